@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether to try a command in the task that submits it, or to hand it to a work item at once.
+//!
+//! A try calls the backing file with `IOCB_NOWAIT` from `queue_rq`. Three questions come first, and
+//! the answer is a [`Refusal`] as soon as one says no:
+//!
+//! 1. may this kind of command be tried under the device's [`Mode`]: [`op_allowed`];
+//! 2. is the task in a state in which a file system can be called: [`check_context`];
+//! 3. in [`Mode::Auto`], is a direct write likely to succeed: [`WritePolicy`].
+//!
+//! What is refused is punted, which always works. The first question is about sense and the third
+//! about speed; the second is about safety, and no mode overrides it.
+
+/// The `nowait` parameter of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Try reads always, and direct writes by their recent success.
+    Auto,
+    /// Try reads and direct writes always.
+    Always,
+    /// Try reads only.
+    Reads,
+    /// Try nothing.
+    Never,
+}
+
+impl Mode {
+    const ALL: [Self; 4] = [Self::Auto, Self::Always, Self::Reads, Self::Never];
+
+    /// The mode of this name; a newline after it does not matter.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.name().as_bytes() == text)
+    }
+
+    /// Name in the parameter and in sysfs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Reads => "reads",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// A command, as far as the decision goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// READ with direct I/O.
+    Read,
+    /// READ through the page cache.
+    BufferedRead,
+    /// WRITE with direct I/O.
+    DirectWrite,
+    /// WRITE through the page cache.
+    BufferedWrite,
+    /// FLUSH.
+    Flush,
+    /// DISCARD.
+    Discard,
+    /// WRITE_ZEROES.
+    WriteZeroes,
+}
+
+/// Why a command was not tried in its submitter's task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A command of this kind would block, or has no way to say that it would.
+    Op,
+    /// The device's [`Mode`] or its [`WritePolicy`] says no.
+    Policy,
+    /// The file knows no `IOCB_NOWAIT`, or its file system has not been reviewed for this.
+    Filesystem,
+    /// `current->journal_info` is set: the task is in a transaction of another file system.
+    Journal,
+    /// `PF_MEMALLOC_NOFS`: the same, for file systems that keep no `journal_info`.
+    Nofs,
+    /// `PF_MEMALLOC_NOIO`: the task must not wait for I/O. A try within a try shows up here too.
+    Noio,
+    /// `PF_MEMALLOC`: the task is reclaiming memory.
+    Reclaim,
+    /// Too little of the kernel stack is left for a file system and the devices below it.
+    Stack,
+    /// The task is a workqueue worker, which others wait for.
+    Worker,
+    /// The command is to be charged to another cgroup than the task's.
+    Cgroup,
+    /// The backing file system is being frozen, or is.
+    Frozen,
+    /// The system is going to sleep.
+    Freezer,
+}
+
+impl Refusal {
+    /// Every reason, in the order of [`Refusal::index`].
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Op,
+        Self::Policy,
+        Self::Filesystem,
+        Self::Journal,
+        Self::Nofs,
+        Self::Noio,
+        Self::Reclaim,
+        Self::Stack,
+        Self::Worker,
+        Self::Cgroup,
+        Self::Frozen,
+        Self::Freezer,
+    ];
+
+    /// Place in [`Refusal::ALL`], for an array of counters.
+    pub(crate) fn index(self) -> usize {
+        // The discriminant counts from 0 in the order of the declaration.
+        self as usize
+    }
+
+    /// Name of the reason, which ends the name of its counter in sysfs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Op => "op",
+            Self::Policy => "policy",
+            Self::Filesystem => "filesystem",
+            Self::Journal => "journal",
+            Self::Nofs => "nofs",
+            Self::Noio => "noio",
+            Self::Reclaim => "reclaim",
+            Self::Stack => "stack",
+            Self::Worker => "worker",
+            Self::Cgroup => "cgroup",
+            Self::Frozen => "frozen",
+            Self::Freezer => "freezer",
+        }
+    }
+}
+
+/// Whether a command of this kind may be tried under a mode.
+///
+/// [`Refusal::Op`] for what no mode tries, else [`Refusal::Policy`] for what this one does not.
+/// [`Mode::Auto`] allows a direct write here; the caller asks [`WritePolicy`] as well.
+pub(crate) fn op_allowed(mode: Mode, op: Op) -> Result<(), Refusal> {
+    let write = match op {
+        Op::Read | Op::BufferedRead => false,
+        Op::DirectWrite => true,
+        Op::BufferedWrite | Op::Flush | Op::Discard | Op::WriteZeroes => return Err(Refusal::Op),
+    };
+    match mode {
+        Mode::Auto | Mode::Always => Ok(()),
+        Mode::Reads if !write => Ok(()),
+        Mode::Reads | Mode::Never => Err(Refusal::Policy),
+    }
+}
+
+/// Facts about the task that submits a command, and about the command it submits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// `current->journal_info` is not null.
+    pub(crate) journal_info: bool,
+    /// `PF_MEMALLOC_NOFS` is set.
+    pub(crate) nofs: bool,
+    /// `PF_MEMALLOC_NOIO` is set.
+    pub(crate) noio: bool,
+    /// `PF_MEMALLOC` is set.
+    pub(crate) memalloc: bool,
+    /// Bytes of kernel stack left.
+    pub(crate) stack_left: usize,
+    /// The task is a workqueue worker.
+    pub(crate) workqueue_worker: bool,
+    /// The command's bio belongs to another blkcg than the task.
+    pub(crate) foreign_cgroup: bool,
+    /// A suspend or hibernation is freezing tasks.
+    pub(crate) freezer_active: bool,
+}
+
+/// Whether a file system can be called from this task; at least `stack_floor` bytes must be left.
+///
+/// Of several reasons the first in the order of [`Refusal::ALL`] is told. The order goes from the
+/// narrowest cause to the widest, so that the counters explain most: a jbd2 transaction is also
+/// NOFS, and is counted as journal.
+pub(crate) fn check_context(context: &Context, stack_floor: usize) -> Result<(), Refusal> {
+    let reasons = [
+        (context.journal_info, Refusal::Journal),
+        (context.nofs, Refusal::Nofs),
+        (context.noio, Refusal::Noio),
+        (context.memalloc, Refusal::Reclaim),
+        (context.stack_left < stack_floor, Refusal::Stack),
+        (context.workqueue_worker, Refusal::Worker),
+        (context.foreign_cgroup, Refusal::Cgroup),
+        (context.freezer_active, Refusal::Freezer),
+    ];
+    match reasons.into_iter().find(|&(applies, _)| applies) {
+        Some((_, refusal)) => Err(refusal),
+        None => Ok(()),
+    }
+}
+
+/// How a tried write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The file took it, whether or not it is finished by now.
+    Accepted,
+    /// The file would have had to wait.
+    Again,
+}
+
+/// Decides which direct writes are worth a try in [`Mode::Auto`].
+///
+/// The machine has a level `L`, 0 to [`WritePolicy::MAX_LEVEL`], and a number of writes still to be
+/// skipped. At level `L` one write of `2^L` is tried.
+///
+/// - A write is tried if none is to be skipped, else it uses up one skip. A try arms the skips of
+///   the present level, so that no second try goes out while the first one's outcome is open.
+/// - [`Outcome::Again`] raises the level by one, [`Outcome::Accepted`] halves it, rounding down.
+///   Either arms the skips of the new level, `2^L - 1`.
+/// - While blocking writes are in flight nothing is tried, and the state stays as it is: a blocking
+///   write holds the lock a try would need, and a write that needs no allocation is slowed down by
+///   standing in line with tries that fail.
+///
+/// It starts at level 0, where every write is tried and success changes nothing. Writes that all
+/// fail bring it to the top level within six tries, and then cost one vain try in 64. From there,
+/// three tries that succeed, within 74 writes, bring it back to level 0. One failure among
+/// successes costs one skipped write.
+///
+/// The state is one word, so that it can live in an atomic with relaxed loads and stores, with no
+/// read-modify-write. Concurrent updates may get lost, and a stale one may win: then a few writes
+/// more or fewer are tried, and all are right either way. Every bit pattern is a valid state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WritePolicy(u32);
+
+impl WritePolicy {
+    /// The highest level: one write of 64 is tried.
+    const MAX_LEVEL: u32 = 6;
+
+    /// The level is in the low bits, the skips are above.
+    const LEVEL_BITS: u32 = 8;
+
+    /// The state from its word; 0 is where a device starts.
+    pub(crate) fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The state as a word.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether to try this write, and the state after that decision.
+    ///
+    /// `blocking_writes` counts the writes of this device that were punted and whose blocking call
+    /// into the file has not returned yet. A write that the file has queued to the device below no
+    /// longer counts: it holds nothing a try needs.
+    pub(crate) fn decide(self, blocking_writes: u32) -> (bool, Self) {
+        if blocking_writes > 0 {
+            return (false, self);
+        }
+        match self.skips().checked_sub(1) {
+            Some(skips) => (false, Self::new(self.level(), skips)),
+            None => (true, Self::armed(self.level())),
+        }
+    }
+
+    /// The state after the outcome of a try.
+    ///
+    /// Recorded once for each try, when the outcome is certain: a write that the file queued and
+    /// that comes back with `EAGAIN` is one [`Outcome::Again`], and no [`Outcome::Accepted`].
+    #[must_use]
+    pub(crate) fn record(self, outcome: Outcome) -> Self {
+        match (outcome, self.level()) {
+            // The usual case. Keeping the word as it is lets the caller skip the store.
+            (Outcome::Accepted, 0) => self,
+            (Outcome::Accepted, level) => Self::armed(level / 2),
+            (Outcome::Again, level) => Self::armed(level.saturating_add(1).min(Self::MAX_LEVEL)),
+        }
+    }
+
+    /// A state with these parts, `level` being no more than [`WritePolicy::MAX_LEVEL`].
+    fn new(level: u32, skips: u32) -> Self {
+        Self(skips << Self::LEVEL_BITS | level)
+    }
+
+    /// The state that comes after a try at this level.
+    fn armed(level: u32) -> Self {
+        Self::new(level, Self::skips_at(level))
+    }
+
+    /// Writes to skip between two tries at this level.
+    fn skips_at(level: u32) -> u32 {
+        (1 << level.min(Self::MAX_LEVEL)) - 1
+    }
+
+    /// The present level.
+    fn level(self) -> u32 {
+        (self.0 & ((1 << Self::LEVEL_BITS) - 1)).min(Self::MAX_LEVEL)
+    }
+
+    /// Writes still to be skipped, never more than the present level asks for.
+    fn skips(self) -> u32 {
+        (self.0 >> Self::LEVEL_BITS).min(Self::skips_at(self.level()))
+    }
+}
