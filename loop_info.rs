@@ -100,7 +100,7 @@ impl Flags {
 }
 
 /// What `struct loop_info64` holds, without the fields that mean nothing any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     /// Byte in the backing file where the device starts.
     pub(crate) offset: u64,
@@ -213,7 +213,7 @@ impl Status {
 /// `D` is the ABI's old device number and `I` its `unsigned long`. They differ between ABIs: on
 /// x86-64 both have 64 bits; its 32-bit programs have 16 and 32; most others 32 and a word. The
 /// types of the bindings serve as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OldStatus<D, I> {
     /// See [`Status::number`].
     pub(crate) number: i32,

@@ -24,6 +24,9 @@ pub(crate) const MAX_DISK_MINORS: i32 = 256;
 pub(crate) const MAX_MINORS: i32 = 1 << 20;
 
 /// A module parameter out of its bounds.
+///
+/// Displays as `hw_queue_depth=0: must be 1..=10240`, by [`core::fmt`]: the kernel crate's print
+/// macros, which have a trait of their own, take it as `core::format_args!("{error}")`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParamError {
     /// Name of the parameter.
