@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# What runs inside a guest: making the scratch file system, loading the driver.
+# Sourced by tools/guest-init and by tools/check-guest; never run.
+
+# make_work FS: an empty scratch file system of that kind at $WORK, which is
+# unmounted and made anew if it is there already.
+make_work() {
+	local fs=$1
+	mkdir -p "$WORK"
+	if mountpoint -q "$WORK"; then
+		umount "$WORK"
+	fi
+	case $fs in
+	tmpfs)
+		mount -t tmpfs -o size=3G tmpfs "$WORK"
+		return
+		;;
+	ext4) mkfs.ext4 -q -F "$WORK_DISK" ;;
+	xfs) mkfs.xfs -q -f "$WORK_DISK" ;;
+	btrfs) mkfs.btrfs -q -f "$WORK_DISK" ;;
+	f2fs) mkfs.f2fs -q -f "$WORK_DISK" >/dev/null ;;
+	*)
+		echo "guest: FS=$fs is none of ext4, xfs, btrfs, f2fs, tmpfs" >&2
+		return 1
+		;;
+	esac
+	mount -t "$fs" "$WORK_DISK" "$WORK"
+}
+
+# load_driver DRIVER PARAMS: load it and make the other one unavailable, so that
+# no alias brings in the wrong one.
+load_driver() {
+	local driver=$1 params
+	read -ra params <<<"$2"
+	case $driver in
+	rust_loop) printf 'alias loop rust_loop\nblacklist loop\n' ;;
+	loop) printf 'blacklist rust_loop\n' ;;
+	none) printf 'blacklist loop\nblacklist rust_loop\n' ;;
+	esac >/etc/modprobe.d/rust_loop.conf
+	if [[ $driver != none ]]; then
+		modprobe "$driver" "${params[@]}"
+	fi
+}
