@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What the guest selftests share. A selftest is sourced with nothing set up but the guest's contract (tools/guest):
+# $DRIVER is loaded, $WORK is an empty directory on the scratch file system, $SPARE a block device of 1 GB nobody uses.
+# It says what it has in TAP: plan N, then N points by ok, not_ok, skip or the expect_* functions. One more point is made
+# here at the end: everything set up was let go again, and the kernel logged no warning meanwhile.
+#
+# Whatever a selftest sets up it lets go by defer, which also runs when it fails half-way, the last deferred first.
+
+set -u
+
+DRIVER=${DRIVER:-rust_loop}
+SELFTESTS=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+TEST=$(basename "$0" .sh)
+TMP=$(mktemp -d "/tmp/$TEST.XXXXXX")
+DATA=$WORK/$TEST
+mkdir -p "$DATA"
+
+TAP_PLAN=0
+TAP_POINT=0
+TAP_FAILED=0
+DEFERRED=()
+
+# The same list as the test bed's, which looks at the whole log once more when the guest is off.
+LOG_WARNINGS='WARNING:|BUG:|Oops|possible recursive locking|blocked for more than|refcount_t:|soft lockup'
+LOG_WARNINGS+='|general protection|KASAN|UBSAN|scheduling while atomic|workqueue: .* flush|Call Trace:'
+
+### TAP
+
+plan() {
+	TAP_PLAN=$(($1 + 1))
+	echo "TAP version 13"
+	echo "1..$TAP_PLAN"
+}
+
+# skip_all REASON: the whole selftest does not apply here.
+skip_all() {
+	echo "1..0 # SKIP $1"
+	exit 0
+}
+
+diag() {
+	sed 's/^/# /' <<<"$*"
+}
+
+bail() {
+	TAP_FAILED=1
+	echo "Bail out! $*"
+	exit 1
+}
+
+ok() {
+	TAP_POINT=$((TAP_POINT + 1))
+	echo "ok $TAP_POINT - $1"
+}
+
+# not_ok NAME [LINE]...
+not_ok() {
+	local line
+
+	TAP_POINT=$((TAP_POINT + 1))
+	TAP_FAILED=1
+	echo "not ok $TAP_POINT - $1"
+	shift
+	for line; do
+		diag "$line"
+	done
+}
+
+# skip NAME REASON
+skip() {
+	TAP_POINT=$((TAP_POINT + 1))
+	echo "ok $TAP_POINT - $1 # SKIP $2"
+}
+
+# in_tree_fault NAME || expect...: skips the point under the in-tree driver, which is known to fail it.
+in_tree_fault() {
+	[ "$DRIVER" = loop ] && skip "$1" "in-tree fault"
+}
+
+# rust_only NAME || expect...: skips the point under the in-tree driver, which has nothing to ask there.
+rust_only() {
+	[ "$DRIVER" = loop ] && skip "$1" "rust_loop only"
+}
+
+# expect_eq NAME EXPECTED SEEN
+expect_eq() {
+	if [ "$2" = "$3" ]; then
+		ok "$1"
+	else
+		not_ok "$1" "expected: $2" "seen:     $3"
+	fi
+}
+
+# expect_num NAME A OP B: OP as in test(1).
+expect_num() {
+	if test "$2" "$3" "$4"; then
+		ok "$1"
+	else
+		not_ok "$1" "expected: $3 $4" "seen:     $2"
+	fi
+}
+
+# expect_ok NAME COMMAND...: a command or function that exits 0. Its output is shown only if it does not.
+expect_ok() {
+	local name=$1 status
+
+	shift
+	"$@" >"$TMP/out" 2>&1
+	status=$?
+	if [ $status -eq 0 ]; then
+		ok "$name"
+	else
+		not_ok "$name" "exit status $status of: $*" "$(tail -n 20 "$TMP/out")"
+	fi
+	return $status
+}
+
+# expect_error NAME ERRNO[|ERRNO] COMMAND...: a command that fails and says ERRNO, as ioctl.py does.
+expect_error() {
+	local name=$1 errno=$2 seen status
+
+	shift 2
+	seen=$("$@" 2>"$TMP/out")
+	status=$?
+	if [ $status -ne 0 ] && [[ "|$errno|" == *"|$seen|"* ]]; then
+		ok "$name"
+	else
+		not_ok "$name" "expected: $errno" "seen:     $seen (exit status $status)" "$(cat "$TMP/out")"
+	fi
+}
+
+### Letting go
+
+# defer COMMAND...: to be run at the end. It must do no harm if what it lets go is gone already.
+defer() {
+	local quoted
+
+	printf -v quoted '%q ' "$@"
+	DEFERRED=("$quoted" "${DEFERRED[@]+"${DEFERRED[@]}"}")
+}
+
+# release: runs what is deferred by now.
+release() {
+	local command
+
+	for command in "${DEFERRED[@]+"${DEFERRED[@]}"}"; do
+		eval "$command" >>"$TMP/release" 2>&1
+	done
+	DEFERRED=()
+}
+
+log_warnings() {
+	dmesg | sed "1,/$LOG_MARK/d" | grep -E "$LOG_WARNINGS"
+}
+
+# What must be at the end as it was at the start: mounts, bound loop devices, device-mapper devices.
+state() {
+	losetup --list --noheadings --output NAME,BACK-FILE | sort
+	cut -d ' ' -f 2 /proc/mounts | sort
+	dmsetup ls 2>/dev/null | grep -v '^No devices found' | sort
+}
+
+finish() {
+	local seen warnings
+
+	trap - EXIT
+	release
+	udevadm settle --timeout=60
+	rm -rf "$DATA"
+	if [ "$TAP_PLAN" -gt 0 ]; then
+		seen=$(state)
+		warnings=$(log_warnings)
+		if [ "$seen" != "$STATE" ]; then
+			not_ok "lets go of everything" "$(diff <(echo "$STATE") <(echo "$seen"))" "$(cat "$TMP/release")"
+		elif [ -n "$warnings" ]; then
+			not_ok "no kernel warning" "$warnings"
+		else
+			ok "lets go of everything, no kernel warning"
+		fi
+		if [ "$TAP_POINT" -ne "$TAP_PLAN" ]; then
+			diag "planned $TAP_PLAN points, made $TAP_POINT"
+			TAP_FAILED=1
+		fi
+	fi
+	rm -rf "$TMP"
+	exit $TAP_FAILED
+}
+
+STATE=$(state)
+LOG_MARK="selftest $TEST $$ starts"
+echo "$LOG_MARK" >/dev/kmsg
+trap finish EXIT
+trap 'exit 1' INT TERM
+
+### Loop devices
+
+ioctl() {
+	"$SELFTESTS/ioctl.py" "$@"
+}
+
+# attach FILE [LOSETUP_OPTION]...: binds a free device to FILE; its node in $LOOP.
+attach() {
+	local file=$1
+
+	shift
+	LOOP=$(losetup --find --show "$@" "$file") || return 1
+	defer detach "$LOOP"
+}
+
+# need_attach FILE [LOSETUP_OPTION]...: where the selftest makes no sense without.
+need_attach() {
+	attach "$@" || bail "cannot attach $*"
+}
+
+bound() {
+	[ -e "/sys/block/$(basename "$1")/loop/backing_file" ]
+}
+
+# await COMMAND...: until it is true; false if it does not become so, in time enough for the slowest machine.
+await() {
+	local i
+
+	for ((i = 0; i < 600; i++)); do
+		"$@" && return
+		sleep 0.1
+	done
+	echo "still not: $*" >&2
+	return 1
+}
+
+unbound() {
+	! bound "$1"
+}
+
+# detach DEVICE: lets go of it, and waits until that is done: udev may still have it open, and the last close does it.
+detach() {
+	bound "$1" || return 0
+	losetup --detach "$1" && await unbound "$1"
+}
+
+# loop_attr DEVICE NAME, queue_attr DEVICE NAME: attributes in sysfs.
+loop_attr() {
+	cat "/sys/block/$(basename "$1")/loop/$2"
+}
+
+queue_attr() {
+	cat "/sys/block/$(basename "$1")/queue/$2"
+}
+
+# inline DEVICE: commands that were done without a work item.
+inline() {
+	echo $(($(loop_attr "$1" inline_done) + $(loop_attr "$1" inline_queued)))
+}
+
+# inline_share DEVICE: in per cent of all commands; 0 if there was none.
+inline_share() {
+	local inline punted
+
+	inline=$(inline "$1")
+	punted=$(loop_attr "$1" punted)
+	echo $((inline * 100 / (inline + punted + (inline + punted == 0))))
+}
+
+# reload [PARAMETER]...: the driver anew, with these parameters in place of $PARAMS. Nothing may be bound.
+reload() {
+	await modprobe --remove "$DRIVER" && modprobe "$DRIVER" "$@" && udevadm settle
+}
+
+# shellcheck disable=SC2086 # parameters are words
+reload_default() {
+	reload ${PARAMS:-}
+}
+
+### What lies below and above
+
+# mount_at SOURCE NAME [MOUNT_OPTION]...: mounts on $TMP/NAME.
+mount_at() {
+	local source=$1 dir=$TMP/$2
+
+	shift 2
+	mkdir -p "$dir"
+	mount "$@" "$source" "$dir" && defer unmount "$dir"
+}
+
+# unmount DIRECTORY, if it is a mount point
+unmount() {
+	! mountpoint --quiet "$1" || umount "$1"
+}
+
+# failing COMMAND...: true if it fails
+failing() {
+	! "$@"
+}
+
+# mkfs KIND DEVICE [MKFS_OPTION]...
+mkfs() {
+	local kind=$1 device=$2
+
+	shift 2
+	case $kind in
+	ext4) mkfs.ext4 -q -F "$@" "$device" ;;
+	xfs) mkfs.xfs -q -f "$@" "$device" ;;
+	btrfs) mkfs.btrfs -q -f "$@" "$device" ;;
+	vfat) mkfs.vfat "$@" "$device" ;;
+	*) return 1 ;;
+	esac
+}
+
+# fsck KIND DEVICE: checks, repairs nothing.
+fsck() {
+	case $1 in
+	ext4) e2fsck -f -n "$2" ;;
+	xfs) xfs_repair -n "$2" ;;
+	btrfs) btrfs check "$2" ;;
+	*) return 1 ;;
+	esac
+}
+
+# lower KIND: a lower file system of this kind on $SPARE (or in memory) mounted at $LOWER; "bdev" only empties $SPARE.
+# Until the next release.
+lower() {
+	LOWER=$TMP/lower
+	case $1 in
+	bdev) blkdiscard --zeroout --length 128M "$SPARE" ;;
+	tmpfs | ramfs) mount_at none lower -t "$1" ;;
+	*)
+		modprobe "$1" && mkfs "$1" "$SPARE" >"$TMP/mkfs" && mount_at "$SPARE" lower
+		;;
+	esac || bail "no $1 to test on"
+}
+
+# image KIND SIZE: what to attach, in $IMAGE: a sparse file in $LOWER, or $SPARE itself.
+image() {
+	if [ "$1" = bdev ]; then
+		IMAGE=$SPARE
+	else
+		IMAGE=$LOWER/image
+		rm -f "$IMAGE"
+		truncate --size "$2" "$IMAGE"
+	fi
+}
+
+# fio_verify DEVICE OPTION...: one job on a whole device or file, every block's crc32c checked.
+fio_verify() {
+	local device=$1
+
+	shift
+	fio --name=verify --filename="$device" --allow_file_create=0 --direct=1 --verify=crc32c --verify_fatal=1 \
+		--do_verify=1 --verify_state_save=0 --randrepeat=1 "$@"
+}
+
+# uncache FILE: writes back and drops what is cached of a file or device.
+uncache() {
+	sync "$1" && dd if="$1" iflag=nocache count=0 status=none
+}
+
+# checksum FILE [SIZE]: of what is stored, not of what happens to be cached.
+checksum() {
+	uncache "$1"
+	head --bytes="${2:-100G}" "$1" | sha256sum | cut -d ' ' -f 1
+}
+
+### Kernel uevents of block devices
+
+event_marker() {
+	echo "change 00000000-0000-4000-8000-$(printf %012d "$1")" >"/sys/class/block/$(basename "$SPARE")/uevent"
+	grep --quiet "SYNTH_UUID=00000000-0000-4000-8000-$(printf %012d "$1")" "$TMP/uevents"
+}
+
+# uevents COMMAND...: runs it, keeping the events from its start to its end for event_list.
+uevents() {
+	local monitor status
+
+	udevadm settle
+	udevadm monitor --kernel --property --subsystem-match=block >"$TMP/uevents" &
+	monitor=$!
+	await event_marker 1
+	"$@"
+	status=$?
+	udevadm settle
+	await event_marker 2
+	kill $monitor
+	wait $monitor 2>/dev/null
+	return $status
+}
+
+# event_list DEVICE: one line an event of the device and its partitions, but for those that udev itself asks for.
+event_list() {
+	awk -v RS= -v device="$(basename "$1")" '
+		/SYNTH_UUID/ || $0 !~ ("DEVNAME=[^\n]*" device "(p[0-9]+)?\n") { next }
+		{
+			line = ""
+			n = split($0, words, "\n")
+			for (i = 1; i <= n; i++) {
+				if (sub("^ACTION=", "", words[i]))
+					action = words[i]
+				else if (sub("^DEVTYPE=", "", words[i]))
+					type = words[i]
+				else if (words[i] ~ /^(RESIZE|DISK_RO|DISK_MEDIA_CHANGE|PARTN)=/)
+					line = line " " words[i]
+			}
+			print action " " type line
+		}' "$TMP/uevents"
+}
