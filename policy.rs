@@ -219,9 +219,9 @@ pub(crate) enum Outcome {
 ///   write holds the lock a try would need, and a write that needs no allocation is slowed down by
 ///   standing in line with tries that fail.
 ///
-/// It starts at level 0, where every write is tried and success changes nothing. Writes that all
-/// fail bring it to the top level within six tries, and then cost one vain try in 64. From there,
-/// three tries that succeed, within 74 writes, bring it back to level 0. One failure among
+/// It starts at level 0, where every write is tried and success leaves the word as it is. Writes
+/// that all fail bring it to the top level within six tries, and then cost one vain try in 64. From
+/// there, three tries that succeed, within 74 writes, bring it back to level 0. One failure among
 /// successes costs one skipped write.
 ///
 /// The state is one word, so that it can live in an atomic with relaxed loads and stores, with no
@@ -268,11 +268,9 @@ impl WritePolicy {
     /// that comes back with `EAGAIN` is one [`Outcome::Again`], and no [`Outcome::Accepted`].
     #[must_use]
     pub(crate) fn record(self, outcome: Outcome) -> Self {
-        match (outcome, self.level()) {
-            // The usual case. Keeping the word as it is lets the caller skip the store.
-            (Outcome::Accepted, 0) => self,
-            (Outcome::Accepted, level) => Self::armed(level / 2),
-            (Outcome::Again, level) => Self::armed(level.saturating_add(1).min(Self::MAX_LEVEL)),
+        match outcome {
+            Outcome::Accepted => Self::armed(self.level() / 2),
+            Outcome::Again => Self::armed(self.level().saturating_add(1).min(Self::MAX_LEVEL)),
         }
     }
 

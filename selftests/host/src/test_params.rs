@@ -204,19 +204,18 @@ fn minors_of_a_device() {
     assert_eq!(parts.first_minor(1 << 28), None);
 }
 
-/// A value around bounds, or any.
-fn value() -> impl Strategy<Value = i32> {
-    prop_oneof![
-        any::<i32>(),
-        -2..=300i32,
-        10200..=10300i32,
-        65000..=66000i32
-    ]
+/// A value of a parameter with these bounds: mostly within, often just within or just beyond.
+fn value(low: i32, high: i32) -> impl Strategy<Value = i32> {
+    let edges = prop::sample::select(vec![low - 1, low, high, high + 1]);
+    prop_oneof![4 => low..=high, 2 => edges, 1 => any::<i32>()]
 }
 
 prop_compose! {
-    fn any_raw()(
-        (nr_hw_queues, hw_queue_depth, max_loop, max_part) in (value(), value(), value(), value()),
+    fn any_raw()(max_part in value(0, 255), shift in 12..=20u32)(
+        nr_hw_queues in value(0, 128),
+        hw_queue_depth in value(1, 10240),
+        max_loop in value(0, 1 << shift),
+        max_part in Just(max_part),
         max_loop_given in any::<bool>(),
     ) -> RawParams {
         RawParams { nr_hw_queues, hw_queue_depth, max_loop, max_loop_given, max_part }
@@ -224,7 +223,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Mostly good, each in its range.
+    /// Each within its bounds.
     fn good_raw()(
         nr_hw_queues in 0..=128i32,
         hw_queue_depth in 1..=10240i32,
@@ -236,17 +235,22 @@ prop_compose! {
     }
 }
 
+/// Indices with and without minors, some at the edge.
+fn indices() -> impl Strategy<Value = u32> {
+    let edge = (12..=20u32, 0..3u32).prop_map(|(shift, d)| (1 << shift) + 1 - d);
+    prop_oneof![0..1u32 << 21, edge, any::<u32>()]
+}
+
 proptest! {
     /// Taken exactly if every value is within its bounds. No value makes a panic.
     #[test]
-    fn bounds_are_exact(raw in prop_oneof![any_raw(), good_raw()], cpus in any::<u32>()) {
-        let minors = u64::from(raw.max_part.unsigned_abs()).next_power_of_two();
-        let minors = if minors == raw.max_part as u64 { minors * 2 } else { minors };
+    fn bounds_are_exact(raw in any_raw(), cpus in any::<u32>()) {
+        let minors = (u64::from(raw.max_part.unsigned_abs()) + 1).next_power_of_two();
         let within = (0..=128).contains(&raw.nr_hw_queues)
             && (1..=10240).contains(&raw.hw_queue_depth)
             && (0..=255).contains(&raw.max_part)
             && raw.max_loop >= 0
-            && raw.max_loop as u64 * minors <= 1 << 20;
+            && raw.max_loop.unsigned_abs() as u64 * minors <= 1 << 20;
         prop_assert_eq!(Params::validate(raw, cpus).is_ok(), within);
     }
 
@@ -263,7 +267,7 @@ proptest! {
 
     /// Each minor belongs to one device, and the device's first minors are its own.
     #[test]
-    fn minors_and_indices_agree(raw in good_raw(), minor in 0..1u32 << 20, index in any::<u32>()) {
+    fn minors_and_indices_agree(raw in good_raw(), minor in 0..1u32 << 20, index in indices()) {
         let p = Params::validate(raw, 4).unwrap();
         let first = p.first_minor(p.index_of_minor(minor)).unwrap();
         prop_assert!((first..=first + p.max_part).contains(&minor));

@@ -178,9 +178,9 @@ fn a_device_starts_by_trying() {
 
 #[test]
 fn success_is_always_tried_and_leaves_the_word_alone() {
-    let mut policy = WritePolicy::default();
-    assert_eq!(run(&mut policy, 1000, accepted), 1000);
-    assert_eq!(policy.bits(), 0);
+    let policy = WritePolicy::default();
+    assert_eq!(policy.decide(0), (true, policy));
+    assert_eq!(policy.record(Outcome::Accepted), policy);
 }
 
 #[test]
@@ -194,6 +194,19 @@ fn failure_backs_off_by_doubling() {
     let gaps: Vec<_> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(tried[0], 0);
     assert_eq!(gaps, [2, 4, 8, 16, 32, 64, 64, 64]);
+}
+
+#[test]
+fn recovery_takes_three_tries() {
+    let mut policy = WritePolicy::default();
+    // A failed try at the top level is the last of these.
+    run(&mut policy, 127, again);
+    let mut tried = Vec::new();
+    run(&mut policy, 76, |write| {
+        tried.push(write);
+        Outcome::Accepted
+    });
+    assert_eq!(tried, [63, 71, 73, 74, 75]);
 }
 
 #[test]
