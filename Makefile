@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0
+# The targets a person calls. How the module is built is in Kbuild, which the
+# kernel's build system reads.
+
+# What make run and make shell take.
+DRIVER ?= rust_loop
+FS ?= ext4
+CPUS ?= 2
+MEM ?= 4G
+
+guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory '$(MEM)' --params '$(PARAMS)' \
+	$(if $(DIR),--dir '$(DIR)')
+
+.PHONY: modules clean setup build demo run shell check lint help
+
+# A build folder that does not fit ends make here, with one line.
+ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
+  kdir := $(shell RUSTC='$(or $(RUSTC),rustc)' tools/check-kdir $(KDIR) 2>&1)
+  ifneq ($(.SHELLSTATUS),0)
+    $(error $(kdir))
+  endif
+endif
+
+modules:
+	+$(MAKE) -C '$(kdir)' M='$(CURDIR)' modules
+	@tools/check-symbols rust_loop.ko '$(kdir)/Module.symvers'
+
+clean:
+	git clean -q -d -f -X
+
+setup:
+	@tools/setup
+
+# The module for the guests; the checkout stays as it is.
+build: setup
+	@$(if $(filter rust_loop,$(DRIVER)),tools/build-module >/dev/null)
+
+demo: build
+	@DRIVER='$(DRIVER)' tools/demo
+
+run: build
+	@$(guest) '$(SCRIPT)'
+
+shell: build
+	@$(guest) --shell
+
+check: setup
+	@tools/check
+
+lint: setup
+	@tools/lint
+
+define usage
+make [KDIR=folder]   build rust_loop.ko here, for the running kernel or that build folder
+make setup           make the test bed: Debian root, build folder, initramfs (root; 3 GB, 5 minutes)
+make demo            real data through loop devices on Debian's own kernel, in a guest
+make run SCRIPT=file [DIR=folder] [DRIVER=rust_loop|loop|none] [FS=ext4|xfs|btrfs|f2fs|tmpfs]
+         [CPUS=2] [MEM=4G] [PARAMS="nr_hw_queues=4"]     run a script in a fresh guest
+make shell           the same guest, with a prompt
+make check           all tests; the last line sums them up
+make lint            shellcheck, rustfmt, clippy and the rules of this project
+make clean           remove what make built here
+The test bed is kept in $$RUST_LOOP_CACHE, by default ~/.cache/rust_loop.
+endef
+help:
+	$(info $(usage))
+	@:
