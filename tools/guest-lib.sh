@@ -9,17 +9,17 @@ make_work() {
 	local fs=$1
 	mkdir -p "$WORK"
 	if mountpoint -q "$WORK"; then
-		umount "$WORK"
+		umount "$WORK" || return
 	fi
 	case $fs in
 	tmpfs)
 		mount -t tmpfs -o size=3G tmpfs "$WORK"
 		return
 		;;
-	ext4) mkfs.ext4 -q -F "$WORK_DISK" ;;
-	xfs) mkfs.xfs -q -f "$WORK_DISK" ;;
-	btrfs) mkfs.btrfs -q -f "$WORK_DISK" ;;
-	f2fs) mkfs.f2fs -q -f "$WORK_DISK" >/dev/null ;;
+	ext4) mkfs.ext4 -q -F "$WORK_DISK" || return ;;
+	xfs) mkfs.xfs -q -f "$WORK_DISK" || return ;;
+	btrfs) mkfs.btrfs -q -f "$WORK_DISK" || return ;;
+	f2fs) mkfs.f2fs -q -f "$WORK_DISK" >/dev/null || return ;;
 	*)
 		echo "guest: FS=$fs is none of ext4, xfs, btrfs, f2fs, tmpfs" >&2
 		return 1
