@@ -11,6 +11,7 @@ make_work() {
 	if mountpoint -q "$WORK"; then
 		umount "$WORK" || return
 	fi
+	modprobe --quiet "$fs" # some have a control node that mkfs looks for
 	case $fs in
 	tmpfs)
 		mount -t tmpfs -o size=3G tmpfs "$WORK"
