@@ -54,6 +54,7 @@ impl Flags {
     pub(crate) const SET_STATUS_CLEARABLE: Self = Self::AUTOCLEAR;
 
     /// Any set of bits, checked or not.
+    #[cfg(test)]
     pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }

@@ -117,24 +117,6 @@ impl Refusal {
         // The discriminant counts from 0 in the order of the declaration.
         self as usize
     }
-
-    /// Name of the reason, which ends the name of its counter in sysfs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Op => "op",
-            Self::Policy => "policy",
-            Self::Filesystem => "filesystem",
-            Self::Journal => "journal",
-            Self::Nofs => "nofs",
-            Self::Noio => "noio",
-            Self::Reclaim => "reclaim",
-            Self::Stack => "stack",
-            Self::Worker => "worker",
-            Self::Cgroup => "cgroup",
-            Self::Frozen => "frozen",
-            Self::Freezer => "freezer",
-        }
-    }
 }
 
 /// Whether a command of this kind may be tried under a mode.

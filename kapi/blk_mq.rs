@@ -1,0 +1,746 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! blk-mq with what a stacked driver needs: a blocking tag set, per-request data, requests that
+//! are owned, and state that changes only while the queue is frozen.
+//!
+//! C headers: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h),
+//! [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
+
+use super::{
+    bdev::{BlockDevice, OpenMode},
+    bindings,
+    gendisk::{ClosedDisk, DiskRef, GenDisk},
+    kiocb::{DataRequest, IoSlot},
+    queue_limits::LimitsUpdate,
+    task,
+    workqueue::OwnedQueue,
+};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+use kernel::{
+    error::to_result,
+    ffi,
+    module::ModuleMetadata,
+    new_work,
+    prelude::*,
+    sync::rcu,
+    types::Opaque,
+    workqueue::{Queue, RawWorkItem, Work, WorkItem, WorkItemPointer},
+};
+
+/// A block driver. The value itself is the disk's private data.
+#[vtable]
+pub(crate) trait Driver: Send + Sync + Sized + 'static {
+    /// The module that holds the driver's code; open disks keep it loaded.
+    type Module: ModuleMetadata;
+
+    /// State that requests read without a lock. It appears at any time, and is replaced or taken
+    /// away only while the queue is frozen, hence while no request exists.
+    type Io: Send + Sync + 'static;
+
+    /// The driver's own part of a request.
+    type Command: Send + 'static;
+
+    /// Makes the command of a request, once per tag.
+    fn new_command() -> Self::Command;
+
+    /// Takes a request. Process context, sleeping allowed (`BLK_MQ_F_BLOCKING`), in the task that
+    /// submitted it, in a task that flushes its plug, or in a kblockd worker.
+    fn queue_rq(&self, rq: Request<Self>);
+
+    /// Continues a request that was [`Request::enqueue`]d, in a worker of the disk's workqueue.
+    fn run(&self, rq: Request<Self>);
+
+    /// A file has finished what [`DataRequest::submit`] queued. Any context, even hard interrupt.
+    fn io_done(rq: DataRequest<Self>, result: Result<u32>);
+
+    /// The disk is being opened, under its `open_mutex`.
+    fn open(disk: &GenDisk<Self>) -> Result;
+
+    /// The last opener has gone, under the disk's `open_mutex`.
+    fn last_close(disk: &ClosedDisk<'_, Self>);
+
+    /// A native ioctl that the block layer does not know itself. Process context, no locks.
+    fn ioctl(
+        disk: &GenDisk<Self>,
+        bdev: BlockDevice<'_>,
+        mode: OpenMode,
+        cmd: u32,
+        arg: usize,
+    ) -> Result<i32>;
+
+    /// The same for a 32-bit process.
+    fn compat_ioctl(
+        disk: &GenDisk<Self>,
+        bdev: BlockDevice<'_>,
+        mode: OpenMode,
+        cmd: u32,
+        arg: usize,
+    ) -> Result<i32>;
+
+    /// Runs on a system workqueue after [`GenDisk::schedule_work`].
+    fn disk_work(disk: &GenDisk<Self>);
+}
+
+/// What a disk of `D` has as its private data and its queue's.
+#[pin_data]
+pub(super) struct DiskData<D: Driver> {
+    /// Runs [`Driver::run`]. The first field, so that it is dropped, hence flushed, before the
+    /// driver.
+    queue: OwnedQueue,
+    /// Null, or from `KBox::into_raw`.
+    io: AtomicPtr<D::Io>,
+    /// The disk; set before it is added.
+    disk: *mut bindings::gendisk,
+    #[pin]
+    pub(super) work: Work<DiskData<D>, DISK_WORK>,
+    #[pin]
+    pub(super) driver: D,
+}
+
+// SAFETY: The pointers are to things that any task may use.
+unsafe impl<D: Driver> Send for DiskData<D> {}
+// SAFETY: As above; the I/O state is behind an atomic pointer and `Sync`.
+unsafe impl<D: Driver> Sync for DiskData<D> {}
+
+/// Tells the work item of the disk from that of a request.
+pub(super) const DISK_WORK: u64 = 1;
+
+impl<D: Driver> WorkItem<DISK_WORK> for DiskData<D> {
+    type Pointer = DiskRef<D>;
+
+    fn run(disk: DiskRef<D>) {
+        D::disk_work(&disk);
+    }
+}
+
+kernel::impl_has_work! {
+    impl{D: Driver} HasWork<DiskData<D>, 1> for DiskData<D> { self.work }
+}
+
+impl<D: Driver> DiskData<D> {
+    pub(super) fn new<E>(
+        queue: OwnedQueue,
+        driver: impl PinInit<D, E>,
+    ) -> impl PinInit<Self, Error>
+    where
+        Error: From<E>,
+    {
+        try_pin_init!(Self {
+            queue,
+            io: AtomicPtr::new(ptr::null_mut()),
+            disk: ptr::null_mut(),
+            work <- new_work!("DiskData::work"),
+            driver <- driver,
+        })
+    }
+
+    /// Tells the data which disk it belongs to.
+    pub(super) fn set_disk(&mut self, disk: *mut bindings::gendisk) {
+        self.disk = disk;
+    }
+
+    /// The disk.
+    pub(super) fn disk(&self) -> *mut bindings::gendisk {
+        self.disk
+    }
+
+    /// Takes the I/O state out.
+    ///
+    /// # Safety
+    ///
+    /// No request exists, nor can one come into being.
+    unsafe fn swap_io(&self, new: Option<KBox<D::Io>>) -> Option<KBox<D::Io>> {
+        let new = new.map_or(ptr::null_mut(), KBox::into_raw);
+        // Release for the contents of `new`; acquire for those of the old value. Both pair with
+        // the acquire load in `Request::io`.
+        let old = self.io.swap(new, Ordering::AcqRel);
+        // SAFETY: A non-null value came from `KBox::into_raw`, and no request borrows from it.
+        (!old.is_null()).then(|| unsafe { KBox::from_raw(old) })
+    }
+}
+
+impl<D: Driver> DiskData<D> {
+    /// Gives the driver its I/O state, if it has none yet. Needs no freeze: requests that came
+    /// before saw none, and fail.
+    pub(super) fn publish_io(&self, io: KBox<D::Io>) -> Result<(), KBox<D::Io>> {
+        let io = KBox::into_raw(io);
+        match self
+            .io
+            .compare_exchange(ptr::null_mut(), io, Ordering::Release, Ordering::Relaxed)
+        {
+            Ok(_) => Ok(()),
+            // SAFETY: From `into_raw` just now, and not stored.
+            Err(_) => Err(unsafe { KBox::from_raw(io) }),
+        }
+    }
+
+    /// Drops the I/O state of a disk that goes away.
+    ///
+    /// # Safety
+    ///
+    /// No request exists, nor can one come into being.
+    pub(super) unsafe fn drop_io(&self) {
+        // SAFETY: The same requirement.
+        drop(unsafe { self.swap_io(None) });
+    }
+}
+
+/// The private part of a request: the driver's command, and what kapi needs for it.
+#[pin_data]
+pub(super) struct Pdu<D: Driver> {
+    #[pin]
+    work: Work<Pdu<D>>,
+    #[pin]
+    pub(super) io: IoSlot,
+    /// What `complete` ends the request with.
+    status: UnsafeCell<bindings::blk_status_t>,
+    command: UnsafeCell<D::Command>,
+}
+
+impl<D: Driver> WorkItem for Pdu<D> {
+    type Pointer = Request<D>;
+
+    fn run(rq: Request<D>) {
+        let data = ptr::from_ref(rq.data());
+        // SAFETY: This runs in an item of the disk's workqueue. The data of a disk drops that
+        // queue first, which waits for the item, so that the rest of it outlives this call even
+        // if the request does not.
+        unsafe { (*data).driver.run(rq) };
+    }
+}
+
+/// What a request wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// REQ_OP_READ.
+    Read,
+    /// REQ_OP_WRITE.
+    Write,
+    /// REQ_OP_FLUSH.
+    Flush,
+    /// REQ_OP_DISCARD.
+    Discard,
+    /// REQ_OP_WRITE_ZEROES; `unmap` unless REQ_NOUNMAP is set.
+    WriteZeroes {
+        /// The space may be given back.
+        unmap: bool,
+    },
+    /// Anything else.
+    Unsupported,
+}
+
+/// A started request that the driver owns.
+///
+/// A request is in exactly one place, and has exactly one owner, at any time:
+///
+/// ```text
+///   block layer --queue_rq--> Request --submit--> file (io_done, or Done) --> Request
+///                               |  ^
+///                        enqueue|  |run
+///                               v  |
+///                            workqueue
+///   Request --end*, complete, requeue--> block layer
+/// ```
+///
+/// The owner is a value of this type, or the file or workqueue that swallowed one. Nothing else
+/// can reach the request, so that a completed one cannot be touched, nor completed twice. A value
+/// that is dropped ends its request with `EIO`, so that none can be forgotten.
+///
+/// # Invariants
+///
+/// The pointer is a request of a queue of `D`, started and not ended, whose private data is a
+/// valid `Pdu<D>`, and this value owns it.
+#[must_use]
+pub(crate) struct Request<D: Driver>(NonNull<bindings::request>, PhantomData<D>);
+
+// SAFETY: A request may be worked on and ended by any task. Its command is `Send`.
+unsafe impl<D: Driver> Send for Request<D> {}
+
+impl<D: Driver> Request<D> {
+    /// # Safety
+    ///
+    /// The type invariants hold for `rq`, and the caller passes its ownership on.
+    pub(super) unsafe fn from_raw(rq: NonNull<bindings::request>) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self(rq, PhantomData)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::request {
+        self.0.as_ptr()
+    }
+
+    /// Gives the request up without ending it.
+    pub(super) fn into_raw(self) -> NonNull<bindings::request> {
+        let rq = self.0;
+        mem::forget(self);
+        rq
+    }
+
+    pub(super) fn pdu(&self) -> NonNull<Pdu<D>> {
+        // SAFETY: By the type invariant the request is valid.
+        let pdu = unsafe { bindings::blk_mq_rq_to_pdu(self.as_ptr()) };
+        // SAFETY: The private data follows the request and is never null.
+        unsafe { NonNull::new_unchecked(pdu.cast()) }
+    }
+
+    /// The `I/O` half of the private data.
+    pub(super) fn slot(&self) -> &IoSlot {
+        // SAFETY: By the type invariant.
+        unsafe { &(*self.pdu().as_ptr()).io }
+    }
+
+    fn queue(&self) -> *mut bindings::request_queue {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.as_ptr()).q }
+    }
+
+    fn data(&self) -> &DiskData<D> {
+        // SAFETY: `queuedata` of a queue of `D` is its `DiskData<D>`, which outlives requests.
+        unsafe { &*(*self.queue()).queuedata.cast::<DiskData<D>>() }
+    }
+
+    /// The driver instance that the request was sent to.
+    pub(crate) fn device(&self) -> &D {
+        &self.data().driver
+    }
+
+    /// Schedules [`Driver::disk_work`] of the disk. Any context.
+    pub(crate) fn schedule_disk_work(&self) {
+        // SAFETY: The disk outlives its requests.
+        unsafe { GenDisk::<D>::from_raw(self.data().disk()) }.schedule_work();
+    }
+
+    /// The driver's I/O state. It stays as it is while the request exists.
+    pub(crate) fn io(&self) -> Option<&D::Io> {
+        let io = self.data().io.load(Ordering::Acquire);
+        // SAFETY: Null, or a valid value that is replaced only while the queue is frozen, which
+        // this request prevents. Pairs with the release in `publish_io` and `swap_io`.
+        unsafe { io.as_ref() }
+    }
+
+    /// The driver's command of this request.
+    pub(crate) fn command(&mut self) -> &mut D::Command {
+        // SAFETY: The request is owned by `self`, borrowed exclusively.
+        unsafe { &mut *(*self.pdu().as_ptr()).command.get() }
+    }
+
+    /// What is wanted.
+    pub(crate) fn operation(&self) -> Operation {
+        // SAFETY: By the type invariant.
+        let flags = unsafe { (*self.as_ptr()).cmd_flags };
+        match flags & bindings::REQ_OP_MASK {
+            bindings::req_op_REQ_OP_READ => Operation::Read,
+            bindings::req_op_REQ_OP_WRITE => Operation::Write,
+            bindings::req_op_REQ_OP_FLUSH => Operation::Flush,
+            bindings::req_op_REQ_OP_DISCARD => Operation::Discard,
+            bindings::req_op_REQ_OP_WRITE_ZEROES => Operation::WriteZeroes {
+                unmap: flags & bindings::REQ_NOUNMAP == 0,
+            },
+            _ => Operation::Unsupported,
+        }
+    }
+
+    /// First sector, in units of 512 bytes.
+    pub(crate) fn sector(&self) -> u64 {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.as_ptr()).__sector }
+    }
+
+    /// Length in bytes.
+    pub(crate) fn bytes(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.as_ptr()).__data_len }
+    }
+
+    /// I/O priority of the submitter.
+    pub(super) fn ioprio(&self) -> u16 {
+        // SAFETY: By the type invariant; the bios of a request live as long.
+        unsafe { (*self.as_ptr()).bio.as_ref() }.map_or(0, |bio| bio.bi_ioprio)
+    }
+
+    fn blkcg(&self) -> *mut bindings::cgroup_subsys_state {
+        // SAFETY: By the type invariant. A bio holds its blkg.
+        unsafe {
+            let bio = (*self.as_ptr()).bio;
+            if bio.is_null() {
+                ptr::null_mut()
+            } else {
+                bindings::kapi_bio_blkcg_css(bio)
+            }
+        }
+    }
+
+    /// The cgroups to charge the work for this request to.
+    pub(crate) fn charge(&self) -> task::Charge {
+        task::Charge {
+            blkcg: self.blkcg(),
+        }
+    }
+
+    /// Whether the request is charged to another blkcg than the current task's.
+    pub(crate) fn is_of_foreign_cgroup(&self) -> bool {
+        let css = self.blkcg();
+        let id = bindings::cgroup_subsys_id_io_cgrp_id;
+        let Ok(id) = i32::try_from(id) else {
+            return true;
+        };
+        let _rcu = rcu::read_lock();
+        // SAFETY: The current task; RCU keeps the css that is only compared.
+        !css.is_null() && css != unsafe { bindings::kapi_task_css(bindings::get_current(), id) }
+    }
+
+    /// Hands the request to the disk's workqueue, a worker of which calls [`Driver::run`] with it.
+    /// Any context.
+    pub(crate) fn enqueue(self) {
+        // The work item cannot be pending: its owner would be the workqueue, not `self`. If it
+        // were, the request would come back here and end with an error.
+        let queue = ptr::from_ref::<Queue>(&self.data().queue);
+        // SAFETY: The disk's data outlives its requests.
+        if let Err(rq) = unsafe { &*queue }.enqueue(self) {
+            rq.end(Err(EIO));
+        }
+    }
+
+    /// Ends the request in its whole length. Any context.
+    pub(crate) fn end(self, result: Result) {
+        self.finish(status(result));
+    }
+
+    /// Ends the request where it was submitted, by interrupt if that is another CPU. Any context.
+    pub(crate) fn complete(self, result: Result) {
+        // SAFETY: The request is owned by `self`.
+        unsafe { *(*self.pdu().as_ptr()).status.get() = status(result) };
+        // SAFETY: By the type invariant. With fault injection the completion gets lost, as one of
+        // hardware would, and the request stays with the block layer's timeout.
+        if unsafe { bindings::kapi_blk_should_fake_timeout(self.queue()) } {
+            let _ = self.into_raw();
+            return;
+        }
+        let rq = self.into_raw();
+        // SAFETY: Owned until now; `complete_callback` takes it up.
+        unsafe { bindings::blk_mq_complete_request(rq.as_ptr()) };
+    }
+
+    /// Ends the first `done` bytes of a READ well, and the rest, zeroed, with `EIO`. Any context.
+    pub(crate) fn end_short_read(self, done: u32) {
+        // SAFETY: By the type invariant. `done` is below the length, so that the request lives on
+        // with the bios that are left, whose memory is valid.
+        unsafe {
+            if done > 0 {
+                bindings::blk_update_request(self.as_ptr(), bindings::BLK_STS_OK, done);
+            }
+            let mut bio = (*self.as_ptr()).bio;
+            while !bio.is_null() {
+                bindings::zero_fill_bio(bio);
+                bio = (*bio).bi_next;
+            }
+        }
+        self.finish(bindings::BLK_STS_IOERR);
+    }
+
+    /// Ends the request with "not supported", and says so in the queue's limits from now on, so
+    /// that the submitter falls back at once. The frozen update of all limits is the driver's.
+    pub(crate) fn end_unsupported(self) {
+        // SAFETY: By the type invariant; the wrapped inlines are meant for the completion path.
+        unsafe {
+            match self.operation() {
+                Operation::Discard => bindings::kapi_blk_queue_disable_discard(self.queue()),
+                Operation::WriteZeroes { .. } => {
+                    bindings::kapi_blk_queue_disable_write_zeroes(self.queue())
+                }
+                _ => (),
+            }
+        }
+        self.finish(bindings::BLK_STS_NOTSUPP);
+    }
+
+    /// Gives the request back to be queued again in `msecs` milliseconds. Any context.
+    pub(crate) fn requeue(self, msecs: usize) {
+        self.slot().release();
+        let queue = self.queue();
+        let rq = self.into_raw();
+        // SAFETY: Owned until now. The queue is valid: the request, or that which comes of it,
+        // holds its usage counter at least until the list is kicked.
+        unsafe {
+            bindings::blk_mq_requeue_request(rq.as_ptr(), false);
+            bindings::blk_mq_delay_kick_requeue_list(queue, msecs);
+        }
+    }
+
+    fn finish(self, status: bindings::blk_status_t) {
+        self.slot().release();
+        let rq = self.into_raw();
+        // SAFETY: Owned until now.
+        unsafe { bindings::blk_mq_end_request(rq.as_ptr(), status) };
+    }
+}
+
+impl<D: Driver> Drop for Request<D> {
+    fn drop(&mut self) {
+        self.slot().release();
+        // SAFETY: By the type invariant; no one can reach the request after this.
+        unsafe { bindings::blk_mq_end_request(self.as_ptr(), bindings::BLK_STS_IOERR) };
+    }
+}
+
+/// The block status for a result. `EAGAIN` would make the submitter believe that waiting could
+/// have helped it, so it becomes an I/O error.
+fn status(result: Result) -> bindings::blk_status_t {
+    match result {
+        Ok(()) => bindings::BLK_STS_OK,
+        Err(EAGAIN) => bindings::BLK_STS_IOERR,
+        // SAFETY: A pure function of its argument.
+        Err(err) => unsafe { bindings::errno_to_blk_status(err.to_errno()) },
+    }
+}
+
+// SAFETY: `__enqueue` passes the pinned work item of a request that the caller owned; ownership
+// goes to the workqueue exactly if the closure returns true.
+unsafe impl<D: Driver> RawWorkItem<0> for Request<D> {
+    type EnqueueOutput = Result<(), Self>;
+
+    unsafe fn __enqueue<F>(self, queue_work_on: F) -> Self::EnqueueOutput
+    where
+        F: FnOnce(*mut bindings::work_struct) -> bool,
+    {
+        let rq = self.into_raw();
+        // SAFETY: Owned until now.
+        let this = unsafe { Self::from_raw(rq) };
+        // SAFETY: The private data is valid.
+        let work = unsafe { Work::raw_get(&raw const (*this.pdu().as_ptr()).work) };
+        let rq = this.into_raw();
+        if queue_work_on(work) {
+            Ok(())
+        } else {
+            // SAFETY: Not queued, so still owned here.
+            Err(unsafe { Self::from_raw(rq) })
+        }
+    }
+}
+
+// SAFETY: `run` is called with the work item that `__enqueue` passed, and takes the ownership that
+// went with it.
+unsafe impl<D: Driver> WorkItemPointer<0> for Request<D> {
+    unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+        // CAST: `Work` is transparent.
+        let work = work.cast::<Work<Pdu<D>>>();
+        // SAFETY: The work item is the field of a `Pdu<D>`.
+        let pdu = unsafe { kernel::container_of!(work, Pdu<D>, work) };
+        // SAFETY: Every `Pdu<D>` lies behind its request; ownership comes from `__enqueue`.
+        let rq = unsafe {
+            let rq = bindings::blk_mq_rq_from_pdu(pdu.cast());
+            Request::from_raw(NonNull::new_unchecked(rq))
+        };
+        <Pdu<D> as WorkItem>::run(rq);
+    }
+}
+
+/// The tags and requests of one disk.
+#[pin_data(PinnedDrop)]
+pub(super) struct TagSet<D: Driver> {
+    #[pin]
+    inner: Opaque<bindings::blk_mq_tag_set>,
+    _p: PhantomData<D>,
+}
+
+// SAFETY: A tag set may be used and freed by any task.
+unsafe impl<D: Driver> Send for TagSet<D> {}
+// SAFETY: Its operations lock for themselves.
+unsafe impl<D: Driver> Sync for TagSet<D> {}
+
+impl<D: Driver> TagSet<D> {
+    const OPS: bindings::blk_mq_ops = bindings::blk_mq_ops {
+        queue_rq: Some(queue_rq_callback::<D>),
+        complete: Some(complete_callback::<D>),
+        init_request: Some(init_request_callback::<D>),
+        exit_request: Some(exit_request_callback::<D>),
+        ..NO_OPS
+    };
+
+    /// Allocates `nr_hw_queues` queues of `queue_depth` tags each, for requests that may sleep in
+    /// `queue_rq`, with no I/O scheduler by default. Sleeps. `ENOMEM`, `EINVAL` for zeroes.
+    pub(super) fn new(nr_hw_queues: u32, queue_depth: u32) -> impl PinInit<Self, Error> {
+        // Requests end on a multiple of this, and the private data begins there.
+        const { assert!(mem::align_of::<Pdu<D>>() <= mem::align_of::<bindings::request>()) };
+        try_pin_init!(Self {
+            inner <- Opaque::try_ffi_init(move |slot: *mut bindings::blk_mq_tag_set| {
+                let flags = bindings::BLK_MQ_F_BLOCKING
+                    | bindings::BLK_MQ_F_STACKING
+                    | bindings::BLK_MQ_F_NO_SCHED_BY_DEFAULT;
+                let mut set: bindings::blk_mq_tag_set = pin_init::zeroed();
+                set.ops = &Self::OPS;
+                set.nr_hw_queues = nr_hw_queues;
+                set.queue_depth = queue_depth;
+                set.numa_node = bindings::NUMA_NO_NODE;
+                set.cmd_size = u32::try_from(mem::size_of::<Pdu<D>>())?;
+                set.flags = flags;
+                // SAFETY: `slot` is valid for writes and pinned.
+                unsafe { slot.write(set) };
+                // SAFETY: Filled in above.
+                to_result(unsafe { bindings::blk_mq_alloc_tag_set(slot) })
+            }),
+            _p: PhantomData,
+        })
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::blk_mq_tag_set {
+        self.inner.get()
+    }
+}
+
+#[pinned_drop]
+impl<D: Driver> PinnedDrop for TagSet<D> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: Allocated by `new`; the disk that used it is gone.
+        unsafe { bindings::blk_mq_free_tag_set(self.inner.get()) };
+    }
+}
+
+/// No operation at all, to be completed by a struct update.
+const NO_OPS: bindings::blk_mq_ops = bindings::blk_mq_ops {
+    queue_rq: None,
+    commit_rqs: None,
+    queue_rqs: None,
+    get_budget: None,
+    put_budget: None,
+    set_rq_budget_token: None,
+    get_rq_budget_token: None,
+    timeout: None,
+    poll: None,
+    complete: None,
+    init_hctx: None,
+    exit_hctx: None,
+    init_request: None,
+    exit_request: None,
+    cleanup_rq: None,
+    busy: None,
+    map_queues: None,
+    #[cfg(CONFIG_BLK_DEBUG_FS)]
+    show_rq: None,
+};
+
+/// # Safety
+///
+/// Called by blk-mq for a queue of `D`, with a request that the driver owns from now on.
+unsafe extern "C" fn queue_rq_callback<D: Driver>(
+    _hctx: *mut bindings::blk_mq_hw_ctx,
+    bd: *const bindings::blk_mq_queue_data,
+) -> bindings::blk_status_t {
+    // SAFETY: `bd` and its request are valid. Once started, the request satisfies the invariants
+    // of `Request`: its private data was made by `init_request_callback`.
+    let (rq, data) = unsafe {
+        let rq = (*bd).rq;
+        bindings::blk_mq_start_request(rq);
+        let data = (*(*rq).q).queuedata.cast::<DiskData<D>>();
+        (Request::<D>::from_raw(NonNull::new_unchecked(rq)), &*data)
+    };
+    // The submitter, or the dispatcher, keeps the disk while it is in here, so that `data` is good
+    // even after the request has ended.
+    data.driver.queue_rq(rq);
+    bindings::BLK_STS_OK
+}
+
+/// # Safety
+///
+/// Called by blk-mq for a request of `D` that went through [`Request::complete`].
+unsafe extern "C" fn complete_callback<D: Driver>(rq: *mut bindings::request) {
+    // SAFETY: `Request::complete` gave its ownership to blk-mq, which passes it on, and has left
+    // the status in the private data.
+    let (rq, status) = unsafe {
+        let rq = Request::<D>::from_raw(NonNull::new_unchecked(rq));
+        let status = *(*rq.pdu().as_ptr()).status.get();
+        (rq, status)
+    };
+    rq.finish(status);
+}
+
+/// # Safety
+///
+/// Called by blk-mq once for each request of a tag set of `D` and each flush request of its queues.
+unsafe extern "C" fn init_request_callback<D: Driver>(
+    _set: *mut bindings::blk_mq_tag_set,
+    rq: *mut bindings::request,
+    _hctx: ffi::c_uint,
+    _node: ffi::c_int,
+) -> ffi::c_int {
+    let init = pin_init!(Pdu::<D> {
+        work <- new_work!("Request::work"),
+        io <- IoSlot::new(),
+        status: UnsafeCell::new(bindings::BLK_STS_OK),
+        command: UnsafeCell::new(D::new_command()),
+    });
+    // SAFETY: Behind a request there is room for `cmd_size` bytes, suitably aligned (see
+    // `TagSet::new`), and it does not move.
+    match unsafe { init.__init(bindings::blk_mq_rq_to_pdu(rq).cast()) } {
+        Ok(()) => 0,
+    }
+}
+
+/// # Safety
+///
+/// Called by blk-mq once for each request that `init_request_callback` was called for, when it is
+/// not in use any more.
+unsafe extern "C" fn exit_request_callback<D: Driver>(
+    _set: *mut bindings::blk_mq_tag_set,
+    rq: *mut bindings::request,
+    _hctx: ffi::c_uint,
+) {
+    // SAFETY: Made by `init_request_callback`; nothing uses it afterwards.
+    unsafe { ptr::drop_in_place(bindings::blk_mq_rq_to_pdu(rq).cast::<Pdu<D>>()) };
+}
+
+/// The queue of a disk while no request exists on it, nor can enter. Allocations of this task do
+/// no I/O meanwhile. Unfrozen when dropped.
+pub(crate) struct FrozenQueue<'a, D: Driver> {
+    disk: &'a GenDisk<D>,
+    noio: u32,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<D: Driver> GenDisk<D> {
+    /// Waits until all requests have ended, and lets no new one in. Sleeps; the caller holds no
+    /// lock that a request may need, and enters no file system until it unfreezes.
+    pub(crate) fn freeze(&self) -> FrozenQueue<'_, D> {
+        // SAFETY: The queue of a valid disk. The NOIO scope ends in `FrozenQueue::drop`, in the
+        // same task: `FrozenQueue` is not `Send`.
+        let noio = unsafe {
+            let noio = bindings::kapi_memalloc_noio_save();
+            bindings::blk_mq_freeze_queue_nomemsave(self.queue());
+            noio
+        };
+        FrozenQueue {
+            disk: self,
+            noio,
+            not_send: PhantomData,
+        }
+    }
+}
+
+impl<D: Driver> FrozenQueue<'_, D> {
+    /// Replaces the state that requests read; returns the old one.
+    pub(crate) fn replace_io(&self, new: Option<KBox<D::Io>>) -> Option<KBox<D::Io>> {
+        // SAFETY: The queue is frozen.
+        unsafe { self.disk.data().swap_io(new) }
+    }
+
+    /// Puts new limits into force. `EINVAL` if they do not fit together.
+    pub(crate) fn commit_limits(&self, limits: LimitsUpdate<'_, D>) -> Result {
+        limits.commit()
+    }
+}
+
+impl<D: Driver> Drop for FrozenQueue<'_, D> {
+    fn drop(&mut self) {
+        // SAFETY: Frozen by `GenDisk::freeze` in this task.
+        unsafe {
+            bindings::blk_mq_unfreeze_queue_nomemrestore(self.disk.queue());
+            bindings::kapi_memalloc_noio_restore(self.noio);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One command's life, from `queue_rq` to its completion.
+//!
+//! ```text
+//!             queue_rq
+//!                |
+//!          may it be tried? --no--------------------------+
+//!                | yes                                    |
+//!            Prepared (memory described, write access)    |
+//!                | try (IOCB_NOWAIT)                      v
+//!      +---------+-----------+                         Punted --> work item
+//!      v         v           v                            ^          |
+//!    done     queued       again -------------------------+          | blocking call
+//!      |         | io_done: again, short -----------------+          |
+//!      |         v                                                   v
+//!      +----> completed <----------------------------------- done, queued
+//! ```
+//!
+//! The states are types: [`Request`] and [`DataRequest`] are what the driver owns; a try consumes
+//! the latter and gives it back only if the file did not keep it; a punt consumes the former. So a
+//! command that is completed, queued in the file or queued for a worker has no owner here that
+//! could touch it.
+
+use crate::{
+    geometry,
+    kapi::{
+        blk_mq::{Operation, Request},
+        kiocb::{DataRequest, IoMode, Submitted},
+        task::{self, TaskContext},
+    },
+    loop_device::{Backing, LoopDevice},
+    loop_stats::Event,
+    policy::{self, Context, Op, Outcome, Refusal},
+};
+use kernel::{
+    alloc::flags::{GFP_NOWAIT, __GFP_NOWARN},
+    prelude::*,
+};
+
+/// Least kernel stack in bytes for an inline try: half of it. The deepest path measured below a
+/// try (XFS over stacked devices) needs less than a third; the rest is margin.
+const STACK_FLOOR: usize = task::STACK_SIZE / 2;
+
+/// Who has called the file for a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// `queue_rq`, with `IOCB_NOWAIT`.
+    Inline,
+    /// The command's work item.
+    Worker,
+}
+
+/// The driver's part of a request.
+pub(crate) struct Command {
+    /// Bytes transferred by earlier attempts.
+    pub(crate) done: u32,
+    /// The attempt that is on its way.
+    pub(crate) attempt: Attempt,
+}
+
+impl Command {
+    /// A command of which nothing is done.
+    pub(crate) fn new() -> Self {
+        Self {
+            done: 0,
+            attempt: Attempt::Inline,
+        }
+    }
+}
+
+/// Takes a request from the block layer.
+pub(crate) fn queue(device: &LoopDevice, mut rq: Request<LoopDevice>) {
+    *rq.command() = Command::new();
+    let Some(backing) = rq.io() else {
+        return rq.end(Err(EIO));
+    };
+    let operation = rq.operation();
+    if operation != Operation::Read && operation != Operation::Flush && backing.is_read_only() {
+        return rq.end(Err(EIO));
+    }
+    match may_try(device, &rq, backing) {
+        Ok(()) => attempt(device, rq),
+        Err(refusal) => refuse(rq, refusal),
+    }
+}
+
+/// Whether the command may be tried in this task: by the kind of command and the device's mode, by
+/// the file, by the state of the task, and last by the write policy, which counts what it is asked.
+fn may_try(
+    device: &LoopDevice,
+    rq: &Request<LoopDevice>,
+    backing: &Backing,
+) -> Result<(), Refusal> {
+    let op = match rq.operation() {
+        Operation::Read if backing.is_direct() => Op::Read,
+        Operation::Read => Op::BufferedRead,
+        Operation::Write if backing.is_direct() => Op::DirectWrite,
+        Operation::Write => Op::BufferedWrite,
+        Operation::Flush => Op::Flush,
+        Operation::Discard => Op::Discard,
+        Operation::WriteZeroes { .. } => Op::WriteZeroes,
+        Operation::Unsupported => return Err(Refusal::Op),
+    };
+    policy::op_allowed(device.mode(), op)?;
+    if !backing.may_try() {
+        return Err(Refusal::Filesystem);
+    }
+    let task = TaskContext::current();
+    let context = Context {
+        journal_info: task.journal_info,
+        nofs: task.nofs(),
+        noio: task.noio(),
+        memalloc: task.memalloc(),
+        stack_left: task.stack_left,
+        workqueue_worker: task.workqueue_worker(),
+        foreign_cgroup: rq.is_of_foreign_cgroup(),
+        freezer_active: task::freezer_active(),
+    };
+    policy::check_context(&context, STACK_FLOOR)?;
+    if op == Op::DirectWrite && !device.write_policy_allows() {
+        return Err(Refusal::Policy);
+    }
+    Ok(())
+}
+
+/// Calls the file in this task, without waiting.
+fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) {
+    let write = rq.operation() == Operation::Write;
+    let mut data = match rq.describe_data(GFP_NOWAIT | __GFP_NOWARN) {
+        Ok(data) => data,
+        // The worker may wait for the memory.
+        Err(rq) => return refuse(rq, Refusal::Reclaim),
+    };
+    if write && !data.start_write(|backing| backing.file(), false) {
+        return refuse(data.into_request(), Refusal::Frozen);
+    }
+    let Some((position, direct)) = target(&data) else {
+        return data.into_request().end(Err(EIO));
+    };
+    let mode = IoMode {
+        direct,
+        nowait: true,
+        // A NOWAIT read that finds nothing cached would start the readahead here, in the
+        // submitter, before it says EAGAIN.
+        cached_only: !direct,
+    };
+    let submitted = task::with_detached_submission(|| {
+        data.submit(|backing| backing.try_file(write), position, 0, mode)
+    });
+    match submitted {
+        Submitted::Queued => (),
+        Submitted::Done(mut data, result) => match advance(&mut data, result) {
+            Progress::Complete => {
+                device.stats().count(Event::InlineDone);
+                if write {
+                    device.record_write(Outcome::Accepted);
+                }
+                data.into_request().end(Ok(()));
+            }
+            // EAGAIN, EOPNOTSUPP, a short transfer, or an error: the worker carries on, and finds
+            // out what is a real one.
+            _ => again(data, write),
+        },
+    }
+}
+
+/// The file has finished what it had queued. Any context.
+pub(crate) fn io_done(mut data: DataRequest<LoopDevice>, result: Result<u32>) {
+    let write = data.operation() == Operation::Write;
+    let progress = advance(&mut data, result);
+    if data.command().attempt == Attempt::Worker {
+        return match progress {
+            Progress::Partial => to_worker(data.into_request()),
+            progress => end(data.into_request(), progress),
+        };
+    }
+    match progress {
+        Progress::Complete => {
+            data.device().stats().count(Event::InlineQueued);
+            if write {
+                data.device().record_write(Outcome::Accepted);
+            }
+            data.into_request().complete(Ok(()));
+        }
+        // An EAGAIN that comes late, from below the file.
+        _ => again(data, write),
+    }
+}
+
+/// A try has come back unfinished.
+fn again(data: DataRequest<LoopDevice>, write: bool) {
+    data.device().stats().count(Event::InlineAgain);
+    if write {
+        data.device().record_write(Outcome::Again);
+    }
+    punt(data.into_request());
+}
+
+/// The command is not tried.
+fn refuse(rq: Request<LoopDevice>, refusal: Refusal) {
+    rq.device().stats().count(Event::NotTried(refusal));
+    punt(rq);
+}
+
+/// Hands the command to its work item for the first time.
+fn punt(rq: Request<LoopDevice>) {
+    rq.device().stats().count(Event::Punted);
+    to_worker(rq);
+}
+
+/// Hands the command to its work item.
+fn to_worker(rq: Request<LoopDevice>) {
+    if rq.operation() == Operation::Write {
+        rq.device().enter_blocking_write();
+    }
+    rq.enqueue();
+}
+
+/// How far a transfer has come.
+pub(crate) enum Progress {
+    /// All bytes are transferred.
+    Complete,
+    /// Some are; the rest is worth another call.
+    Partial,
+    /// A READ has reached the end of the file.
+    EndOfFile,
+    /// The file reports an error.
+    Failed(Error),
+}
+
+/// Accounts for the result of one call.
+pub(crate) fn advance(data: &mut DataRequest<LoopDevice>, result: Result<u32>) -> Progress {
+    match result {
+        Ok(0) if data.operation() == Operation::Read => Progress::EndOfFile,
+        // A WRITE that neither moves nor fails would go on for ever.
+        Ok(0) => Progress::Failed(EIO),
+        Ok(bytes) => {
+            let total = data.bytes();
+            let command = data.command();
+            command.done = command.done.saturating_add(bytes);
+            if command.done >= total {
+                Progress::Complete
+            } else {
+                Progress::Partial
+            }
+        }
+        Err(error) => Progress::Failed(error),
+    }
+}
+
+/// Ends a command whose last call was the worker's. Any context.
+pub(crate) fn end(mut rq: Request<LoopDevice>, progress: Progress) {
+    match progress {
+        Progress::Complete => rq.complete(Ok(())),
+        Progress::EndOfFile => {
+            let done = rq.command().done;
+            rq.end_short_read(done);
+        }
+        Progress::Failed(error) => rq.complete(Err(error)),
+        // Callers go on with these; ending one would lose its rest.
+        Progress::Partial => rq.complete(Err(EIO)),
+    }
+}
+
+/// Byte position in the file of the beginning of the command.
+pub(crate) fn position(rq: &Request<LoopDevice>) -> Option<u64> {
+    geometry::file_position(rq.sector(), rq.io()?.offset())
+}
+
+/// The same for a READ or WRITE, and whether it goes past the page cache.
+pub(crate) fn target(rq: &Request<LoopDevice>) -> Option<(u64, bool)> {
+    Some((position(rq)?, rq.io()?.is_direct()))
+}

@@ -1,0 +1,998 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One loop device: its states, what binds it to a file, and every change of that.
+//!
+//! | state      | entered by                                     | left by                        |
+//! |------------|------------------------------------------------|--------------------------------|
+//! | `Unbound`  | creation, end of the unbinding                 | binding, removal               |
+//! | `Bound`    | LOOP_CONFIGURE, LOOP_SET_FD                    | LOOP_CLR_FD, autoclear         |
+//! | `Rundown`  | LOOP_CLR_FD by the only opener, or last close  | end of the unbinding           |
+//! | `Deleting` | LOOP_CTL_REMOVE                                | never                          |
+//!
+//! Lock order: see `Documentation/internals.rst`.
+
+use crate::{
+    geometry::{self, BlockSize, DioConstraints},
+    kapi::{
+        bdev::{BlockDevice, OpenMode},
+        bindings,
+        blk_mq::{Driver, Request},
+        file::{Fallocate, FileExt, NoReclaimIo},
+        gendisk::{ClosedDisk, GenDisk},
+        kiocb::DataRequest,
+        module::ModuleRef,
+        mutex::{new_killable_mutex, KillableMutex},
+        queue_limits::LimitsUpdate,
+    },
+    loop_cmd::{self, Command},
+    loop_info::{Flags, InfoError, Status, NAME_SIZE},
+    loop_ioctl, loop_sysfs,
+    loop_stats::Stats,
+    params::Params,
+    policy::{Mode, Outcome, WritePolicy},
+    workqueue, RustLoop,
+};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
+use kernel::{
+    fs::File,
+    new_spinlock,
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{aref::ARef, Arc, SpinLock},
+};
+
+/// File systems that were read and tested for tries in the submitter's task; block devices are
+/// good too. All others take the worker.
+const REVIEWED_FILESYSTEMS: [&[u8]; 4] = [b"ext4", b"xfs", b"btrfs", b"f2fs"];
+
+/// What all devices share.
+#[pin_data]
+pub(crate) struct Shared {
+    /// The module's parameters.
+    pub(crate) params: Params,
+    /// Which commands to try.
+    pub(crate) mode: Mode,
+    /// Held while a device that is backed by a loop device is bound, and while any is unbound, so
+    /// that chains of them cannot become rings. Taken before a device's `phase`.
+    #[pin]
+    chain: KillableMutex<()>,
+}
+
+impl Shared {
+    /// Makes the part that all devices share.
+    pub(crate) fn new(params: Params, mode: Mode) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                params,
+                mode,
+                chain <- new_killable_mutex!((), c"Shared::chain"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// No file.
+    Unbound,
+    /// A file.
+    Bound,
+    /// A file that is on its way out; no new openers.
+    Rundown,
+    /// The device itself is on its way out.
+    Deleting,
+}
+
+/// What the data path needs of a binding. Immutable; replaced as a whole while the queue is frozen.
+#[derive(Clone)]
+pub(crate) struct Backing {
+    file: ARef<File>,
+    /// For tries of READs: the same file, opened so that reading leaves its access time alone.
+    /// None if nothing is ever tried.
+    quiet: Option<ARef<File>>,
+    offset: u64,
+    direct: bool,
+    read_only: bool,
+}
+
+impl Backing {
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The file to try on.
+    pub(crate) fn try_file(&self, write: bool) -> &File {
+        match &self.quiet {
+            Some(quiet) if !write => quiet,
+            _ => &self.file,
+        }
+    }
+
+    /// Whether the file takes tries at all.
+    pub(crate) fn may_try(&self) -> bool {
+        self.quiet.is_some()
+    }
+
+    /// Byte of the file at which the device begins.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Past the page cache of the file.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// WRITEs are refused.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+/// A device bound to a file. Dropped, it lets the file go.
+pub(crate) struct Binding {
+    backing: Backing,
+    sizelimit: u64,
+    flags: Flags,
+    name: [u8; NAME_SIZE],
+    dio: DioConstraints,
+    _no_reclaim_io: NoReclaimIo,
+    _module: ModuleRef<RustLoop>,
+}
+
+impl Binding {
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        self.backing.file()
+    }
+
+    /// Byte of the file at which the device begins.
+    pub(crate) fn offset(&self) -> u64 {
+        self.backing.offset
+    }
+
+    /// Most bytes of the device; 0 for no limit.
+    pub(crate) fn sizelimit(&self) -> u64 {
+        self.sizelimit
+    }
+
+    /// `LO_FLAGS_*`, the effective ones.
+    pub(crate) fn flags(&self) -> Flags {
+        self.flags
+    }
+}
+
+/// What a user asks for in LOOP_CONFIGURE.
+pub(crate) struct Configuration {
+    /// Descriptor of the file.
+    pub(crate) fd: i32,
+    /// Block size in bytes, 0 for the default.
+    pub(crate) block_size: u32,
+    /// Offset, limit, flags and name.
+    pub(crate) status: Status,
+}
+
+/// A loop device: the private data of its disk.
+#[pin_data]
+pub(crate) struct LoopDevice {
+    number: u32,
+    shared: Arc<Shared>,
+    /// Serialises changes of the device. Protects `state`, which is written only with it held.
+    #[pin]
+    phase: KillableMutex<()>,
+    /// A [`Phase`]; read without the lock where an outdated answer does no harm.
+    state: AtomicU8,
+    /// Some if bound. Written with `phase` held as well, so that holding either is enough to read.
+    #[pin]
+    binding: SpinLock<Option<Binding>>,
+    stats: Stats,
+    /// A [`WritePolicy`]; see there why lost updates do no harm.
+    write_policy: AtomicU32,
+    /// WRITEs that are queued for a worker or in its call into the file.
+    blocking_writes: AtomicU32,
+    /// The file has no DISCARD, or no WRITE_ZEROES without unmapping; see [`Driver::disk_work`].
+    forget_punch_hole: AtomicBool,
+    forget_zero_range: AtomicBool,
+}
+
+impl LoopDevice {
+    /// An unbound device. `ENOMEM`.
+    pub(crate) fn new(number: u32, shared: Arc<Shared>) -> Result<impl PinInit<Self>> {
+        let stats = Stats::new()?;
+        Ok(pin_init!(Self {
+            number,
+            shared,
+            phase <- new_killable_mutex!((), c"LoopDevice::phase"),
+            state: AtomicU8::new(Phase::Unbound as u8),
+            binding <- new_spinlock!(None, "LoopDevice::binding"),
+            stats,
+            write_policy: AtomicU32::new(WritePolicy::default().bits()),
+            blocking_writes: AtomicU32::new(0),
+            forget_punch_hole: AtomicBool::new(false),
+            forget_zero_range: AtomicBool::new(false),
+        }))
+    }
+
+    /// Counters.
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Which commands are tried.
+    pub(crate) fn mode(&self) -> Mode {
+        self.shared.mode
+    }
+
+    /// The state; outdated unless `phase` is held.
+    pub(crate) fn phase(&self) -> Phase {
+        let state = self.state.load(Ordering::Acquire);
+        [Phase::Unbound, Phase::Bound, Phase::Rundown]
+            .into_iter()
+            .find(|phase| *phase as u8 == state)
+            .unwrap_or(Phase::Deleting)
+    }
+
+    /// Changes the state; `phase` is held.
+    fn set_phase(&self, phase: Phase) {
+        // Release: who sees `Bound` sees the binding. Pairs with the load in `phase`.
+        self.state.store(phase as u8, Ordering::Release);
+    }
+
+    /// Calls `f` with the binding, if there is one, under the spinlock: `f` must not sleep.
+    pub(crate) fn with_binding<R>(&self, f: impl FnOnce(&Binding) -> R) -> Option<R> {
+        Option::as_ref(&self.binding.lock()).map(f)
+    }
+
+    /// Prepares to remove the device. `EBUSY` if it is bound or open. Sleeps, killably.
+    pub(crate) fn begin_removal(&self, disk: &GenDisk<Self>) -> Result {
+        let _phase = self.phase.lock_killable()?;
+        if self.phase() != Phase::Unbound || disk.openers() > 0 {
+            return Err(EBUSY);
+        }
+        self.set_phase(Phase::Deleting);
+        Ok(())
+    }
+
+    /// Whether the write policy lets a direct WRITE be tried.
+    pub(crate) fn write_policy_allows(&self) -> bool {
+        if self.mode() != Mode::Auto {
+            return true;
+        }
+        let policy = WritePolicy::from_bits(self.write_policy.load(Ordering::Relaxed));
+        // While tries succeed, writes that were punted for other reasons are no obstacle.
+        let blocking = if policy == WritePolicy::default() {
+            0
+        } else {
+            self.blocking_writes.load(Ordering::Relaxed)
+        };
+        let (allowed, next) = policy.decide(blocking);
+        self.store_write_policy(policy, next);
+        allowed
+    }
+
+    /// Tells the write policy how a tried WRITE ended.
+    pub(crate) fn record_write(&self, outcome: Outcome) {
+        let policy = WritePolicy::from_bits(self.write_policy.load(Ordering::Relaxed));
+        self.store_write_policy(policy, policy.record(outcome));
+    }
+
+    fn store_write_policy(&self, old: WritePolicy, new: WritePolicy) {
+        if new != old {
+            self.write_policy.store(new.bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// A WRITE goes to a worker.
+    pub(crate) fn enter_blocking_write(&self) {
+        self.blocking_writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The worker's call into the file for a WRITE has returned.
+    pub(crate) fn leave_blocking_write(&self) {
+        self.blocking_writes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that the file has no `how`, and has the limits say so soon.
+    pub(crate) fn forget_fallocate(&self, rq: &Request<Self>, how: Fallocate) {
+        let flag = match how {
+            Fallocate::PunchHole => &self.forget_punch_hole,
+            Fallocate::ZeroRange => &self.forget_zero_range,
+        };
+        if !flag.swap(true, Ordering::Relaxed) {
+            rq.schedule_disk_work();
+        }
+    }
+
+    /// LOOP_CONFIGURE and LOOP_SET_FD.
+    pub(crate) fn configure(
+        &self,
+        disk: &GenDisk<Self>,
+        bdev: BlockDevice<'_>,
+        mode: OpenMode,
+        config: &Configuration,
+    ) -> Result {
+        let file = File::from_fd(config.fd)?;
+        check_operations(&file)?;
+        let module = ModuleRef::get();
+        let _claim = bdev.claim(mode)?;
+        let partscan = {
+            let _chain = self.lock_chain(&file)?;
+            let _phase = self.phase.lock_killable()?;
+            if self.phase() != Phase::Unbound {
+                return Err(EBUSY);
+            }
+            check_chain(&file, disk)?;
+            self.bind(disk, file, mode, config, module)?
+        };
+        if partscan {
+            self.rescan_partitions(disk);
+        }
+        Ok(())
+    }
+
+    /// The part of [`LoopDevice::configure`] with all locks held; everything that can fail comes
+    /// before the first thing that shows. Returns whether to scan for partitions.
+    fn bind(
+        &self,
+        disk: &GenDisk<Self>,
+        file: ARef<File>,
+        mode: OpenMode,
+        config: &Configuration,
+        module: ModuleRef<RustLoop>,
+    ) -> Result<bool> {
+        let status = &config.status;
+        let mut flags = Flags::for_configure(status.flags).map_err(info_error)?;
+        check_status(status)?;
+        let block_size = checked_block_size(config.block_size.into())?;
+
+        if !file.is_writable() || !mode.is_write() || !file.has_write_iter() {
+            flags = flags.with(Flags::READ_ONLY);
+        }
+        if file.is_direct() {
+            flags = flags.with(Flags::DIRECT_IO);
+        }
+        let dio = dio_constraints(&file);
+        let mut limits = disk.update_limits();
+        let wanted_dio = flags.contains(Flags::DIRECT_IO);
+        let block_size = block_size.map_or_else(
+            || dio.default_block_size(wanted_dio, bindings::BLK_MAX_BLOCK_SIZE),
+            BlockSize::bytes,
+        );
+        if !dio.allows(block_size, status.offset, file.can_direct()) {
+            flags = flags.without(Flags::DIRECT_IO);
+        }
+        set_limits(&mut limits, &file, flags, &dio, block_size);
+
+        let backing = Backing {
+            quiet: reopen_for_tries(&file),
+            offset: status.offset,
+            direct: flags.contains(Flags::DIRECT_IO),
+            read_only: flags.contains(Flags::READ_ONLY),
+            file: file.clone(),
+        };
+        let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+        // The device has neither capacity nor data yet, so that nothing on it reads the limits.
+        limits.commit()?;
+
+        let quiet = disk.suppress_uevents();
+        disk.force_media_change();
+        disk.set_read_only(flags.contains(Flags::READ_ONLY));
+        let no_reclaim_io = file.forbid_reclaim_io();
+        let sectors = settle_size(&file, backing.direct, backing.offset, status.sizelimit);
+        self.forget_punch_hole.store(false, Ordering::Relaxed);
+        self.forget_zero_range.store(false, Ordering::Relaxed);
+        self.write_policy
+            .store(WritePolicy::default().bits(), Ordering::Relaxed);
+
+        let partscan = flags.contains(Flags::PARTSCAN) || self.shared.params.part_shift > 0;
+        if partscan {
+            flags = flags.with(Flags::PARTSCAN);
+        }
+        *self.binding.lock() = Some(Binding {
+            backing,
+            sizelimit: status.sizelimit,
+            flags,
+            name: status.terminated_name(),
+            dio,
+            _no_reclaim_io: no_reclaim_io,
+            _module: module,
+        });
+        // None is there: the device is unbound, and unbinding takes it away.
+        let _ = disk.publish_io(io);
+        if disk.add_attributes(&loop_sysfs::GROUP).is_err() {
+            pr_warn!("loop{}: no sysfs attributes\n", self.number);
+        }
+        self.set_size(disk, sectors);
+        self.set_phase(Phase::Bound);
+        if partscan {
+            disk.set_partition_scan(true);
+        }
+        drop(quiet);
+        disk.notify_change();
+        Ok(partscan)
+    }
+
+    /// LOOP_CHANGE_FD: another file of the same size under a read-only device.
+    pub(crate) fn change_fd(&self, disk: &GenDisk<Self>, fd: i32) -> Result {
+        let file = File::from_fd(fd)?;
+        check_operations(&file)?;
+        let quiet = disk.suppress_uevents();
+        let result = self.exchange_file(disk, file);
+        drop(quiet);
+        let result = result.map(|(partscan, old)| {
+            // Outside all locks: it may be the last reference, on a file of any kind.
+            drop(old);
+            if partscan {
+                self.rescan_partitions(disk);
+            }
+        });
+        disk.notify_change();
+        result
+    }
+
+    /// The part of [`LoopDevice::change_fd`] under the locks. Returns whether to scan for
+    /// partitions, and the old binding's remains.
+    fn exchange_file(
+        &self,
+        disk: &GenDisk<Self>,
+        file: ARef<File>,
+    ) -> Result<(bool, impl Sized)> {
+        let chain = self.lock_chain(&file)?;
+        let phase = self.phase.lock_killable()?;
+        let (old, sizelimit, flags) = self
+            .bound()?
+            .with_binding(|b| (b.backing.clone(), b.sizelimit, b.flags))
+            .ok_or(ENXIO)?;
+        if !old.read_only {
+            return Err(EINVAL);
+        }
+        check_chain(&file, disk)?;
+        let size_of = |file: &File| {
+            geometry::capacity_sectors(file.size().unwrap_or(0), old.offset, sizelimit)
+        };
+        if size_of(&file) != size_of(&old.file) {
+            return Err(EINVAL);
+        }
+
+        let dio = dio_constraints(&file);
+        let mut flags = flags;
+        if file.is_direct() {
+            flags = flags.with(Flags::DIRECT_IO);
+        }
+        if !dio.allows(disk.logical_block_size(), old.offset, file.can_direct()) {
+            flags = flags.without(Flags::DIRECT_IO);
+        }
+        let backing = Backing {
+            quiet: reopen_for_tries(&file),
+            offset: old.offset,
+            direct: flags.contains(Flags::DIRECT_IO),
+            read_only: true,
+            file: file.clone(),
+        };
+        let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+        settle_page_cache(&file, backing.direct);
+
+        disk.force_media_change();
+        let old_io = disk.freeze().replace_io(Some(io));
+        let new_gfp = file.forbid_reclaim_io();
+        let mut old_gfp = Some(new_gfp);
+        let mut old_backing = Some(backing);
+        if let Some(binding) = &mut *self.binding.lock() {
+            if let (Some(gfp), Some(backing)) = (old_gfp.take(), old_backing.take()) {
+                old_gfp = Some(core::mem::replace(&mut binding._no_reclaim_io, gfp));
+                old_backing = Some(core::mem::replace(&mut binding.backing, backing));
+            }
+            binding.flags = flags;
+            binding.dio = dio;
+        }
+        drop(phase);
+        if chain.is_none() {
+            // Someone may be walking a chain through the old file, with this held.
+            drop(self.shared.chain.lock());
+        }
+        Ok((
+            flags.contains(Flags::PARTSCAN),
+            (old, old_io, old_gfp, old_backing),
+        ))
+    }
+
+    /// LOOP_CLR_FD: lets the file go when the last opener does, which is at once from the user's
+    /// point of view if there is no other.
+    pub(crate) fn clear_fd(&self, disk: &GenDisk<Self>) -> Result {
+        // No one may find this device as the file of another while it goes.
+        let _chain = self.shared.chain.lock_killable()?;
+        let _phase = self.phase.lock_killable()?;
+        self.bound()?;
+        if let Some(binding) = &mut *self.binding.lock() {
+            binding.flags = binding.flags.with(Flags::AUTOCLEAR);
+        }
+        if disk.openers() == 1 {
+            self.set_phase(Phase::Rundown);
+        }
+        Ok(())
+    }
+
+    /// LOOP_SET_STATUS and LOOP_SET_STATUS64.
+    pub(crate) fn set_status(&self, disk: &GenDisk<Self>, status: &Status) -> Result {
+        let partscan = {
+            let _phase = self.phase.lock_killable()?;
+            self.bound()?;
+            check_status(status)?;
+            self.change_status(disk, status)?
+        };
+        if partscan {
+            self.rescan_partitions(disk);
+        }
+        Ok(())
+    }
+
+    fn change_status(&self, disk: &GenDisk<Self>, status: &Status) -> Result<bool> {
+        let (mut backing, sizelimit, old_flags, dio) = self
+            .with_binding(|b| (b.backing.clone(), b.sizelimit, b.flags, b.dio))
+            .ok_or(ENXIO)?;
+        let moved = backing.offset != status.offset;
+        let resized = moved || sizelimit != status.sizelimit;
+        let mut flags = old_flags.after_set_status(status.flags);
+        let partscan = !old_flags.contains(Flags::PARTSCAN) && flags.contains(Flags::PARTSCAN);
+
+        backing.offset = status.offset;
+        let block_size = disk.logical_block_size();
+        if !dio.allows(block_size, backing.offset, backing.file.can_direct()) {
+            flags = flags.without(Flags::DIRECT_IO);
+        }
+        backing.direct = flags.contains(Flags::DIRECT_IO);
+        let old_io = if resized {
+            let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+            disk.sync_and_invalidate();
+            disk.freeze().replace_io(Some(io))
+        } else {
+            None
+        };
+        let sectors = resized.then(|| {
+            let bytes = backing.file.size().unwrap_or(0);
+            geometry::capacity_sectors(bytes, status.offset, status.sizelimit)
+        });
+        let old_backing = Option::as_mut(&mut self.binding.lock()).map(|binding| {
+            binding.sizelimit = status.sizelimit;
+            binding.flags = flags;
+            binding.name = status.terminated_name();
+            core::mem::replace(&mut binding.backing, backing)
+        });
+        drop((old_io, old_backing));
+        if partscan {
+            disk.set_partition_scan(true);
+        }
+        if let Some(sectors) = sectors {
+            self.set_size(disk, sectors);
+        }
+        Ok(partscan)
+    }
+
+    /// LOOP_GET_STATUS and LOOP_GET_STATUS64.
+    pub(crate) fn status(&self) -> Result<Status> {
+        let (file, mut status) = {
+            let _phase = self.phase.lock_killable()?;
+            self.bound()?;
+            self.with_binding(|b| {
+                let status = Status {
+                    offset: b.backing.offset,
+                    sizelimit: b.sizelimit,
+                    flags: b.flags.bits(),
+                    encrypt_type: bindings::LO_CRYPT_NONE,
+                    encrypt_key_size: 0,
+                    name: b.name,
+                    number: self.number,
+                    device: 0,
+                    inode: 0,
+                    rdevice: 0,
+                };
+                (b.backing.file.clone(), status)
+            })
+            .ok_or(ENXIO)?
+        };
+        // Into the file system, with no lock.
+        let stat = file.stat()?;
+        status.device = stat.dev;
+        status.inode = stat.ino;
+        status.rdevice = stat.rdev;
+        Ok(status)
+    }
+
+    /// LOOP_SET_CAPACITY: takes a new size of the file over.
+    pub(crate) fn set_capacity(&self, disk: &GenDisk<Self>) -> Result {
+        let _phase = self.phase.lock_killable()?;
+        self.bound()?;
+        let (file, offset, sizelimit) = self
+            .with_binding(|b| (b.backing.file.clone(), b.backing.offset, b.sizelimit))
+            .ok_or(ENXIO)?;
+        let bytes = file.size().unwrap_or(0);
+        self.set_size(disk, geometry::capacity_sectors(bytes, offset, sizelimit));
+        Ok(())
+    }
+
+    /// LOOP_SET_DIRECT_IO.
+    pub(crate) fn set_direct_io(&self, disk: &GenDisk<Self>, on: bool) -> Result {
+        let _phase = self.phase.lock_killable()?;
+        self.bound()?;
+        let (mut backing, dio) = self
+            .with_binding(|b| (b.backing.clone(), b.dio))
+            .ok_or(ENXIO)?;
+        if backing.direct == on {
+            return Ok(());
+        }
+        if on {
+            let block_size = disk.logical_block_size();
+            if !dio.allows(block_size, backing.offset, backing.file.can_direct()) {
+                return Err(EINVAL);
+            }
+            settle_page_cache(&backing.file, true);
+        }
+        backing.direct = on;
+        let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+        let mut limits = disk.update_limits();
+        limits.set_dma_alignment_mask(dio.dma_alignment_mask(on));
+        let frozen = disk.freeze();
+        frozen.commit_limits(limits)?;
+        let old_io = frozen.replace_io(Some(io));
+        drop(frozen);
+        let old_backing = Option::as_mut(&mut self.binding.lock()).map(|binding| {
+            binding.flags = if on {
+                binding.flags.with(Flags::DIRECT_IO)
+            } else {
+                binding.flags.without(Flags::DIRECT_IO)
+            };
+            core::mem::replace(&mut binding.backing, backing)
+        });
+        drop((old_io, old_backing));
+        Ok(())
+    }
+
+    /// LOOP_SET_BLOCK_SIZE.
+    pub(crate) fn set_block_size(
+        &self,
+        disk: &GenDisk<Self>,
+        bdev: BlockDevice<'_>,
+        mode: OpenMode,
+        bytes: usize,
+    ) -> Result {
+        let _claim = bdev.claim(mode)?;
+        let _phase = self.phase.lock_killable()?;
+        self.bound()?;
+        let block_size = checked_block_size(u64::try_from(bytes)?)?;
+        let (mut backing, mut flags, dio) = self
+            .with_binding(|b| (b.backing.clone(), b.flags, b.dio))
+            .ok_or(ENXIO)?;
+        let block_size = block_size.map_or_else(
+            || dio.default_block_size(backing.direct, bindings::BLK_MAX_BLOCK_SIZE),
+            BlockSize::bytes,
+        );
+        if disk.logical_block_size() == block_size {
+            return Ok(());
+        }
+        if !dio.allows(block_size, backing.offset, backing.file.can_direct()) {
+            flags = flags.without(Flags::DIRECT_IO);
+        }
+        backing.direct = flags.contains(Flags::DIRECT_IO);
+        let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+
+        disk.sync_and_invalidate();
+        let mut limits = disk.update_limits();
+        set_limits(&mut limits, &backing.file, flags, &dio, block_size);
+        let frozen = disk.freeze();
+        frozen.commit_limits(limits)?;
+        let old_io = frozen.replace_io(Some(io));
+        drop(frozen);
+        let old_backing = Option::as_mut(&mut self.binding.lock()).map(|binding| {
+            binding.flags = flags;
+            core::mem::replace(&mut binding.backing, backing)
+        });
+        drop((old_io, old_backing));
+        Ok(())
+    }
+
+    /// Lets the file go, under the disk's `open_mutex`, after the last close.
+    fn unbind(&self, disk: &ClosedDisk<'_, Self>) {
+        // Commands that are still under way end first; later ones find no file, and fail.
+        let io = disk.freeze().replace_io(None);
+        let binding = self.binding.lock().take();
+
+        let mut limits = disk.update_limits();
+        limits.set_block_size(SECTOR_BYTES);
+        if limits.commit().is_err() {
+            pr_warn!("loop{}: cannot reset the block size\n", self.number);
+        }
+        disk.invalidate();
+        disk.remove_attributes(&loop_sysfs::GROUP);
+        disk.notify_change();
+        disk.force_media_change();
+        // Those that were added by hand go as well.
+        if let Err(error) = disk.drop_partitions() {
+            pr_warn!(
+                "loop{}: cannot remove partitions ({})\n",
+                self.number,
+                error.to_errno()
+            );
+        }
+        if self.shared.params.part_shift == 0 {
+            disk.set_partition_scan(false);
+        }
+        {
+            let _phase = self.phase.lock();
+            self.set_phase(Phase::Unbound);
+        }
+        // With no lock but `open_mutex`. The last close of the device returns to its task only
+        // when the file is closed: both are work of the same task.
+        drop((io, binding));
+    }
+
+    /// `self` if it is bound; `phase` is held.
+    fn bound(&self) -> Result<&Self> {
+        (self.phase() == Phase::Bound).then_some(self).ok_or(ENXIO)
+    }
+
+    /// Takes the lock for chains if `file` is a loop device itself.
+    fn lock_chain(
+        &self,
+        file: &File,
+    ) -> Result<Option<crate::kapi::mutex::Guard<'_, ()>>> {
+        let is_loop = file
+            .block_device()
+            .is_some_and(|bdev| bdev.disk_of::<Self>().is_some());
+        is_loop
+            .then(|| self.shared.chain.lock_killable())
+            .transpose()
+    }
+
+    /// Sets the size in sectors and tells user space, by RESIZE or by CHANGE.
+    fn set_size(&self, disk: &GenDisk<Self>, sectors: u64) {
+        if !disk.set_capacity_and_notify(sectors) {
+            disk.notify_change();
+        }
+    }
+
+    fn rescan_partitions(&self, disk: &GenDisk<Self>) {
+        if let Err(error) = disk.rescan_partitions() {
+            pr_warn!(
+                "loop{}: partition scan failed ({})\n",
+                self.number,
+                error.to_errno()
+            );
+        }
+    }
+}
+
+/// Size of a sector in the type of limits.
+const SECTOR_BYTES: u32 = 1 << geometry::SECTOR_SHIFT;
+
+/// The errno of a refused `struct loop_info`; with a line in the log for what once worked.
+pub(crate) fn info_error(error: InfoError) -> Error {
+    match error {
+        InfoError::Invalid => EINVAL,
+        InfoError::Overflow => EOVERFLOW,
+        InfoError::RemovedXor => {
+            pr_warn!("the xor transformation is gone; use dm-crypt\n");
+            EINVAL
+        }
+        InfoError::RemovedCryptoapi => {
+            pr_warn!("cryptoloop is gone; use dm-crypt\n");
+            EINVAL
+        }
+    }
+}
+
+fn check_status(status: &Status) -> Result {
+    status.validate(bindings::LO_KEY_SIZE).map_err(info_error)
+}
+
+fn checked_block_size(bytes: u64) -> Result<Option<BlockSize>> {
+    BlockSize::new(bytes, bindings::BLK_MAX_BLOCK_SIZE).map_err(|_| EINVAL)
+}
+
+/// `EINVAL` for a file that cannot be read, or not be written though it is open for it.
+fn check_operations(file: &File) -> Result {
+    if !file.has_read_iter() || (file.is_writable() && !file.has_write_iter()) {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+/// `EBADF` if the file leads to `disk` itself, `EINVAL` if it leads through a loop device that is
+/// not bound, or is neither a regular file nor a block device. With the chain lock held if it is a
+/// loop device.
+fn check_chain(file: &File, disk: &GenDisk<LoopDevice>) -> Result {
+    let mut next: Option<ARef<File>> = None;
+    loop {
+        let current = next.as_deref().unwrap_or(file);
+        let Some(bdev) = current.block_device() else {
+            break;
+        };
+        let Some(below) = bdev.disk_of::<LoopDevice>() else {
+            break;
+        };
+        if core::ptr::eq(below, disk) {
+            return Err(EBADF);
+        }
+        let device = below.driver();
+        if device.phase() != Phase::Bound {
+            return Err(EINVAL);
+        }
+        let file = device
+            .with_binding(|b| b.backing.file.clone())
+            .ok_or(EINVAL)?;
+        next = Some(file);
+    }
+    if !file.is_regular() && file.block_device().is_none() {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+/// What direct I/O on the file asks for: as the file system says, else as the device below does.
+fn dio_constraints(file: &File) -> DioConstraints {
+    let page_size = u32::try_from(PAGE_SIZE).unwrap_or(u32::MAX);
+    file.dio_align()
+        .and_then(|align| DioConstraints::from_statx(align.offset, align.memory, page_size))
+        .or_else(|| {
+            let bdev = file.filesystem_device()?;
+            Some(DioConstraints::from_queue(
+                bdev.logical_block_size(),
+                bdev.dma_alignment_mask(),
+            ))
+        })
+        .unwrap_or_default()
+}
+
+/// Opens the file again for tries of READs, if there may be any: the file knows NOWAIT, and is a
+/// block device or lies on a file system that was reviewed. An inline READ would otherwise update
+/// the access time, a transaction of the file system below in the middle of the caller's.
+fn reopen_for_tries(file: &File) -> Option<ARef<File>> {
+    if !file.can_nowait() {
+        return None;
+    }
+    if file.block_device().is_some() {
+        // The access time is the node's. Where that lies on a disk, it is a transaction too.
+        return (!file.node_on_disk()).then(|| file.into());
+    }
+    let name = file.filesystem_name().to_bytes();
+    if !REVIEWED_FILESYSTEMS.contains(&name) {
+        return None;
+    }
+    file.reopen_noatime().ok().filter(|quiet| quiet.can_nowait())
+}
+
+/// Writes the file back, so that single commands need not. With direct I/O its page cache is
+/// dropped as well: overwrites then complete without a detour.
+fn settle_page_cache(file: &File, direct: bool) {
+    // Neither is needed for correct data, and an error shows up again with the next FLUSH.
+    let _ = file.fsync();
+    if direct {
+        let _ = file.invalidate_page_cache();
+    }
+}
+
+/// [`settle_page_cache`], and the capacity in sectors afterwards.
+fn settle_size(file: &File, direct: bool, offset: u64, sizelimit: u64) -> u64 {
+    settle_page_cache(file, direct);
+    geometry::capacity_sectors(file.size().unwrap_or(0), offset, sizelimit)
+}
+
+/// The limits that follow from the file, for blocks of `block_size` bytes.
+fn set_limits(
+    limits: &mut LimitsUpdate<'_, LoopDevice>,
+    file: &File,
+    flags: Flags,
+    dio: &DioConstraints,
+    block_size: u32,
+) {
+    let host = file.block_device();
+    let (sectors, granularity) = if let Some(bdev) = &host {
+        // Discards become WRITE_ZEROES there, so that the range reads as zeroes as in a file.
+        (bdev.write_zeroes_sectors(), bdev.discard_granularity())
+    } else {
+        match file.statfs_block_size() {
+            Some(bytes) if file.has_fallocate() => (u32::MAX >> geometry::SECTOR_SHIFT, bytes),
+            _ => (0, 0),
+        }
+    };
+    let rotational = host
+        .or_else(|| file.filesystem_device())
+        .is_some_and(|bdev| bdev.is_rotational());
+    limits
+        .set_block_size(block_size)
+        .set_dma_alignment_mask(dio.dma_alignment_mask(flags.contains(Flags::DIRECT_IO)))
+        .set_write_cache(file.has_fsync() && !flags.contains(Flags::READ_ONLY))
+        .set_rotational(rotational)
+        .set_discard(sectors, granularity)
+        .set_write_zeroes(sectors);
+}
+
+#[vtable]
+impl Driver for LoopDevice {
+    type Module = RustLoop;
+    type Io = Backing;
+    type Command = Command;
+
+    fn new_command() -> Command {
+        Command::new()
+    }
+
+    fn queue_rq(&self, rq: Request<Self>) {
+        loop_cmd::queue(self, rq);
+    }
+
+    fn run(&self, rq: Request<Self>) {
+        workqueue::run(self, rq);
+    }
+
+    fn io_done(rq: DataRequest<Self>, result: Result<u32>) {
+        loop_cmd::io_done(rq, result);
+    }
+
+    fn open(disk: &GenDisk<Self>) -> Result {
+        let device = disk.driver();
+        let _phase = device.phase.lock_killable()?;
+        match device.phase() {
+            Phase::Unbound | Phase::Bound => Ok(()),
+            Phase::Rundown | Phase::Deleting => Err(ENXIO),
+        }
+    }
+
+    fn last_close(disk: &ClosedDisk<'_, Self>) {
+        let device = disk.driver();
+        let unbind = {
+            let _phase = device.phase.lock();
+            let autoclear = device.with_binding(|b| b.flags.contains(Flags::AUTOCLEAR));
+            if device.phase() == Phase::Bound && autoclear == Some(true) {
+                device.set_phase(Phase::Rundown);
+            }
+            device.phase() == Phase::Rundown
+        };
+        if unbind {
+            device.unbind(disk);
+        }
+    }
+
+    fn ioctl(
+        disk: &GenDisk<Self>,
+        bdev: BlockDevice<'_>,
+        mode: OpenMode,
+        cmd: u32,
+        arg: usize,
+    ) -> Result<i32> {
+        loop_ioctl::native(disk, bdev, mode, cmd, arg)
+    }
+
+    fn compat_ioctl(
+        disk: &GenDisk<Self>,
+        bdev: BlockDevice<'_>,
+        mode: OpenMode,
+        cmd: u32,
+        arg: usize,
+    ) -> Result<i32> {
+        loop_ioctl::compat(disk, bdev, mode, cmd, arg)
+    }
+
+    /// Takes back limits that the file turned out not to keep, with the queue frozen.
+    fn disk_work(disk: &GenDisk<Self>) {
+        let device = disk.driver();
+        let _phase = device.phase.lock();
+        if device.phase() != Phase::Bound {
+            return;
+        }
+        let mut limits = disk.update_limits();
+        if device.forget_punch_hole.load(Ordering::Relaxed) {
+            limits.set_discard(0, 0);
+            limits.set_write_zeroes(0);
+        }
+        if device.forget_zero_range.load(Ordering::Relaxed) {
+            limits.set_write_zeroes(0);
+        }
+        if disk.freeze().commit_limits(limits).is_err() {
+            pr_warn!("loop{}: cannot change the limits\n", device.number);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The worker's side of a command: one work item each, on a concurrency-managed queue.
+//!
+//! Every command that is punted is a work item of its own. While one sleeps in the file system,
+//! the workqueue starts the next, so that no command waits for another but where the file system
+//! itself makes it.
+//!
+//! The queue is per-CPU: an item runs where it was queued, next to its submitter and the data. It
+//! is freezable, so that nothing is written behind a hibernation image. It has no rescuer
+//! (`WQ_MEM_RECLAIM`), as a file system may flush queues that have none from within an item.
+
+use crate::{
+    kapi::{
+        blk_mq::{Operation, Request},
+        file::{Fallocate, FileExt},
+        kiocb::{IoMode, Submitted, MAY_WAIT},
+        task,
+        workqueue::OwnedQueue,
+    },
+    loop_cmd::{self, Attempt, Progress},
+    loop_device::LoopDevice,
+};
+use kernel::{prelude::*, types::ScopeGuard};
+
+/// Most items of one device at work on one CPU. Each may hold a kworker while it sleeps, so that
+/// this bounds what a device with hundreds of blocked commands takes from the system.
+const MAX_ACTIVE: i32 = 128;
+
+/// How long a command waits for memory that was not to be had, in milliseconds.
+const MEMORY_RETRY_MSECS: usize = 3;
+
+/// The queue for the commands of device `number`.
+pub(crate) fn new_queue(number: u32) -> Result<OwnedQueue> {
+    OwnedQueue::new_percpu_freezable(c"loop%u", number, MAX_ACTIVE)
+}
+
+/// Carries a punted command out, with all the time it takes, charged to its submitter.
+pub(crate) fn run(device: &LoopDevice, rq: Request<LoopDevice>) {
+    task::with_charge(rq.charge(), || match rq.operation() {
+        Operation::Read | Operation::Write => transfer(device, rq),
+        Operation::Flush => {
+            let result = rq.io().map_or(Err(EIO), |backing| backing.file().fsync());
+            rq.complete(result);
+        }
+        Operation::Discard => change_space(device, rq, Fallocate::PunchHole),
+        Operation::WriteZeroes { unmap: true } => change_space(device, rq, Fallocate::PunchHole),
+        Operation::WriteZeroes { unmap: false } => change_space(device, rq, Fallocate::ZeroRange),
+        Operation::Unsupported => rq.complete(Err(EIO)),
+    });
+}
+
+/// A READ or WRITE, from where an earlier attempt stopped to its end.
+fn transfer(device: &LoopDevice, rq: Request<LoopDevice>) {
+    // Until the call into the file has returned: only then does the write hold nothing that a try
+    // of another needs.
+    let _blocking = (rq.operation() == Operation::Write)
+        .then(|| ScopeGuard::new(|| device.leave_blocking_write()));
+    let mut data = match rq.describe_data(MAY_WAIT) {
+        Ok(data) => data,
+        // Memory comes back; the submitter has done nothing wrong.
+        Err(rq) if rq.io().is_some() => return rq.requeue(MEMORY_RETRY_MSECS),
+        Err(rq) => return rq.complete(Err(EIO)),
+    };
+    data.command().attempt = Attempt::Worker;
+    if data.operation() == Operation::Write {
+        data.start_write(|backing| backing.file(), true);
+    }
+    loop {
+        let Some((position, direct)) = loop_cmd::target(&data) else {
+            return data.into_request().complete(Err(EIO));
+        };
+        let done = data.command().done;
+        let mode = IoMode {
+            direct,
+            nowait: false,
+            cached_only: false,
+        };
+        match data.submit(|backing| backing.file(), position, done, mode) {
+            Submitted::Queued => return,
+            Submitted::Done(mut back, result) => match loop_cmd::advance(&mut back, result) {
+                Progress::Partial => data = back,
+                progress => return loop_cmd::end(back.into_request(), progress),
+            },
+        }
+    }
+}
+
+/// DISCARD and WRITE_ZEROES. A file that cannot do it says so once: the limits are taken back.
+fn change_space(device: &LoopDevice, rq: Request<LoopDevice>, how: Fallocate) {
+    let result = match (loop_cmd::position(&rq), rq.io()) {
+        (Some(position), Some(backing)) => {
+            backing.file().fallocate(how, position, rq.bytes().into())
+        }
+        _ => Err(EIO),
+    };
+    match result {
+        Err(EOPNOTSUPP) => {
+            device.forget_fallocate(&rq, how);
+            rq.end_unsupported();
+        }
+        result => rq.complete(result),
+    }
+}
