@@ -26,8 +26,9 @@ use crate::{
     },
     loop_cmd::{self, Command},
     loop_info::{Flags, InfoError, Status, NAME_SIZE},
-    loop_ioctl, loop_sysfs,
+    loop_ioctl,
     loop_stats::Stats,
+    loop_sysfs,
     params::Params,
     policy::{Mode, Outcome, WritePolicy},
     workqueue, RustLoop,
@@ -436,11 +437,7 @@ impl LoopDevice {
 
     /// The part of [`LoopDevice::change_fd`] under the locks. Returns whether to scan for
     /// partitions, and the old binding's remains.
-    fn exchange_file(
-        &self,
-        disk: &GenDisk<Self>,
-        file: ARef<File>,
-    ) -> Result<(bool, impl Sized)> {
+    fn exchange_file(&self, disk: &GenDisk<Self>, file: ARef<File>) -> Result<(bool, impl Sized)> {
         let chain = self.lock_chain(&file)?;
         let phase = self.phase.lock_killable()?;
         let (old, sizelimit, flags) = self
@@ -735,10 +732,7 @@ impl LoopDevice {
     }
 
     /// Takes the lock for chains if `file` is a loop device itself.
-    fn lock_chain(
-        &self,
-        file: &File,
-    ) -> Result<Option<crate::kapi::mutex::Guard<'_, ()>>> {
+    fn lock_chain(&self, file: &File) -> Result<Option<crate::kapi::mutex::Guard<'_, ()>>> {
         let is_loop = file
             .block_device()
             .is_some_and(|bdev| bdev.disk_of::<Self>().is_some());
@@ -861,7 +855,9 @@ fn reopen_for_tries(file: &File) -> Option<ARef<File>> {
     if !REVIEWED_FILESYSTEMS.contains(&name) {
         return None;
     }
-    file.reopen_noatime().ok().filter(|quiet| quiet.can_nowait())
+    file.reopen_noatime()
+        .ok()
+        .filter(|quiet| quiet.can_nowait())
 }
 
 /// Writes the file back, so that single commands need not. With direct I/O its page cache is

@@ -108,18 +108,16 @@ kernel::static_assert!(CRYPT_NONE == bindings::LO_CRYPT_NONE);
 kernel::static_assert!(CRYPT_XOR == bindings::LO_CRYPT_XOR);
 kernel::static_assert!(CRYPT_CRYPTOAPI == bindings::LO_CRYPT_CRYPTOAPI);
 kernel::static_assert!(
-    Flags::CONFIGURE_SETTABLE.bits() == bindings::LO_FLAGS_READ_ONLY
-        | bindings::LO_FLAGS_AUTOCLEAR
-        | bindings::LO_FLAGS_PARTSCAN
-        | bindings::LO_FLAGS_DIRECT_IO
+    Flags::CONFIGURE_SETTABLE.bits()
+        == bindings::LO_FLAGS_READ_ONLY
+            | bindings::LO_FLAGS_AUTOCLEAR
+            | bindings::LO_FLAGS_PARTSCAN
+            | bindings::LO_FLAGS_DIRECT_IO
 );
 kernel::static_assert!(
-    Flags::SET_STATUS_SETTABLE.bits()
-        == bindings::LO_FLAGS_AUTOCLEAR | bindings::LO_FLAGS_PARTSCAN
+    Flags::SET_STATUS_SETTABLE.bits() == bindings::LO_FLAGS_AUTOCLEAR | bindings::LO_FLAGS_PARTSCAN
 );
-kernel::static_assert!(
-    Flags::SET_STATUS_CLEARABLE.bits() == bindings::LO_FLAGS_AUTOCLEAR
-);
+kernel::static_assert!(Flags::SET_STATUS_CLEARABLE.bits() == bindings::LO_FLAGS_AUTOCLEAR);
 
 impl From<LoopInfo64> for Status {
     fn from(info: LoopInfo64) -> Self {

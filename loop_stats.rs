@@ -53,7 +53,10 @@ impl Stats {
         let cpus = usize::try_from(kernel::cpu::nr_cpu_ids())?;
         let mut shards = KVec::with_capacity(cpus, GFP_KERNEL)?;
         for _ in 0..cpus {
-            shards.push(Shard([const { AtomicU64::new(0) }; Event::COUNT]), GFP_KERNEL)?;
+            shards.push(
+                Shard([const { AtomicU64::new(0) }; Event::COUNT]),
+                GFP_KERNEL,
+            )?;
         }
         Ok(Self(shards))
     }
@@ -71,6 +74,8 @@ impl Stats {
         self.0
             .iter()
             .filter_map(|shard| shard.0.get(event.index()))
-            .fold(0, |sum, counter| sum.wrapping_add(counter.load(Ordering::Relaxed)))
+            .fold(0, |sum, counter| {
+                sum.wrapping_add(counter.load(Ordering::Relaxed))
+            })
     }
 }

@@ -69,7 +69,10 @@ fn counter(disk: &GenDisk<LoopDevice>, page: &mut [u8], event: Event) -> Result<
 
 fn backing_file(disk: &GenDisk<LoopDevice>, page: &mut [u8]) -> Result<usize> {
     // One byte for the newline.
-    let (path, _) = page.split_last_mut().map(|(last, rest)| (rest, last)).ok_or(EINVAL)?;
+    let (path, _) = page
+        .split_last_mut()
+        .map(|(last, rest)| (rest, last))
+        .ok_or(EINVAL)?;
     let Some(len) = disk.driver().with_binding(|b| b.file().path(path)) else {
         return Ok(0);
     };

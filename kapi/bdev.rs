@@ -95,10 +95,15 @@ impl<'a> BlockDevice<'a> {
             static HOLDER: u8 = 0;
             let holder = (&raw const HOLDER).cast_mut().cast::<ffi::c_void>();
             // SAFETY: By the type invariant; no holder operations.
-            to_result(unsafe { bindings::bd_prepare_to_claim(self.as_ptr(), holder, ptr::null()) })?;
+            to_result(unsafe {
+                bindings::bd_prepare_to_claim(self.as_ptr(), holder, ptr::null())
+            })?;
             holder
         };
-        Ok(Claim { bdev: *self, holder })
+        Ok(Claim {
+            bdev: *self,
+            holder,
+        })
     }
 }
 

@@ -124,10 +124,7 @@ kernel::impl_has_work! {
 }
 
 impl<D: Driver> DiskData<D> {
-    pub(super) fn new<E>(
-        queue: OwnedQueue,
-        driver: impl PinInit<D, E>,
-    ) -> impl PinInit<Self, Error>
+    pub(super) fn new<E>(queue: OwnedQueue, driver: impl PinInit<D, E>) -> impl PinInit<Self, Error>
     where
         Error: From<E>,
     {

@@ -205,7 +205,11 @@ impl FileExt for File {
         }
         // SAFETY: The host inode of an open block device's mapping is that of the bdev file
         // system, for which `I_BDEV()` is meant. The open file keeps the device.
-        unsafe { Some(BlockDevice::from_raw(NonNull::new(bindings::I_BDEV(inode))?)) }
+        unsafe {
+            Some(BlockDevice::from_raw(NonNull::new(bindings::I_BDEV(
+                inode,
+            ))?))
+        }
     }
 
     fn filesystem_device(&self) -> Option<BlockDevice<'_>> {

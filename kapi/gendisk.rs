@@ -391,8 +391,8 @@ impl<D: Driver> OwnedDisk<D> {
         free_data.dismiss();
         put_disk.dismiss();
         // INVARIANT: Added just now; `__blk_mq_alloc_disk()` returned a reference.
-        // SAFETY: Not null.
         Ok(Self {
+            // SAFETY: Not null.
             disk: unsafe { NonNull::new_unchecked(disk.cast()) },
             _tags: tags,
         })

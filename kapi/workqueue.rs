@@ -27,7 +27,11 @@ impl OwnedQueue {
     /// hibernation image was taken. Per-CPU: an item runs where it was queued.
     ///
     /// Fails with `ENOMEM`.
-    pub(crate) fn new_percpu_freezable(format: &'static CStr, number: u32, max_active: i32) -> Result<Self> {
+    pub(crate) fn new_percpu_freezable(
+        format: &'static CStr,
+        number: u32,
+        max_active: i32,
+    ) -> Result<Self> {
         // SAFETY: `format` is a NUL-terminated string with one `%u`, for which `number` is given.
         // The function sleeps; callers are in process context.
         let queue = unsafe {
