@@ -53,8 +53,8 @@ pub(crate) struct Shared {
     pub(crate) params: Params,
     /// Which commands to try.
     pub(crate) mode: Mode,
-    /// Held while a device that is backed by a loop device is bound, and while any is unbound, so
-    /// that chains of them cannot become rings. Taken before a device's `phase`.
+    /// Held while a bound device changes to a file that is a loop device, so that chains of them
+    /// cannot become rings: see [`check_chain`]. Taken before a device's `phase`.
     #[pin]
     chain: KillableMutex<()>,
 }
@@ -141,7 +141,8 @@ pub(crate) struct Binding {
     flags: Flags,
     name: [u8; NAME_SIZE],
     dio: DioConstraints,
-    _no_reclaim_io: NoReclaimIo,
+    /// None for a moment only, while the file is exchanged.
+    no_reclaim_io: Option<NoReclaimIo>,
     _module: ModuleRef<RustLoop>,
 }
 
@@ -248,6 +249,12 @@ impl LoopDevice {
         Option::as_ref(&self.binding.lock()).map(f)
     }
 
+    /// The same for a change, with `phase` held. What `f` takes out is dropped by the caller: it
+    /// may be the last reference on a file.
+    fn edit_binding<R>(&self, f: impl FnOnce(&mut Binding) -> R) -> Option<R> {
+        Option::as_mut(&mut self.binding.lock()).map(f)
+    }
+
     /// Prepares to remove the device. `EBUSY` if it is bound or open. Sleeps, killably.
     pub(crate) fn begin_removal(&self, disk: &GenDisk<Self>) -> Result {
         let _phase = self.phase.lock_killable()?;
@@ -321,7 +328,6 @@ impl LoopDevice {
         let module = ModuleRef::get();
         let _claim = bdev.claim(mode)?;
         let partscan = {
-            let _chain = self.lock_chain(&file)?;
             let _phase = self.phase.lock_killable()?;
             if self.phase() != Phase::Unbound {
                 return Err(EBUSY);
@@ -356,18 +362,18 @@ impl LoopDevice {
         if file.is_direct() {
             flags = flags.with(Flags::DIRECT_IO);
         }
-        let dio = dio_constraints(&file);
-        let mut limits = disk.update_limits();
-        let wanted_dio = flags.contains(Flags::DIRECT_IO);
+        let wanted = FileLimits::of(&file);
+        let dio = wanted.dio;
         let block_size = block_size.map_or_else(
-            || dio.default_block_size(wanted_dio, bindings::BLK_MAX_BLOCK_SIZE),
+            || {
+                let direct = flags.contains(Flags::DIRECT_IO);
+                dio.default_block_size(direct, bindings::BLK_MAX_BLOCK_SIZE)
+            },
             BlockSize::bytes,
         );
         if !dio.allows(block_size, status.offset, file.can_direct()) {
             flags = flags.without(Flags::DIRECT_IO);
         }
-        set_limits(&mut limits, &file, flags, &dio, block_size);
-
         let backing = Backing {
             quiet: reopen_for_tries(&file),
             offset: status.offset,
@@ -376,6 +382,8 @@ impl LoopDevice {
             file: file.clone(),
         };
         let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+        let mut limits = disk.update_limits();
+        wanted.set(&mut limits, flags, block_size);
         // The device has neither capacity nor data yet, so that nothing on it reads the limits.
         limits.commit()?;
 
@@ -399,7 +407,7 @@ impl LoopDevice {
             flags,
             name: status.terminated_name(),
             dio,
-            _no_reclaim_io: no_reclaim_io,
+            no_reclaim_io: Some(no_reclaim_io),
             _module: module,
         });
         // None is there: the device is unbound, and unbinding takes it away.
@@ -424,24 +432,31 @@ impl LoopDevice {
         let quiet = disk.suppress_uevents();
         let result = self.exchange_file(disk, file);
         drop(quiet);
-        let result = result.map(|(partscan, old)| {
-            // Outside all locks: it may be the last reference, on a file of any kind.
-            drop(old);
-            if partscan {
-                self.rescan_partitions(disk);
-            }
-        });
+        if result == Ok(true) {
+            self.rescan_partitions(disk);
+        }
         disk.notify_change();
-        result
+        result.map(|_| ())
     }
 
-    /// The part of [`LoopDevice::change_fd`] under the locks. Returns whether to scan for
-    /// partitions, and the old binding's remains.
-    fn exchange_file(&self, disk: &GenDisk<Self>, file: ARef<File>) -> Result<(bool, impl Sized)> {
-        let chain = self.lock_chain(&file)?;
+    /// The part of [`LoopDevice::change_fd`] that user space shall not see half done. Returns
+    /// whether to scan for partitions.
+    fn exchange_file(&self, disk: &GenDisk<Self>, file: ARef<File>) -> Result<bool> {
+        settle_page_cache(&file, file.is_direct());
+        let dio = dio_constraints(&file);
+        let quiet = reopen_for_tries(&file);
+        let is_loop = file
+            .block_device()
+            .is_some_and(|bdev| bdev.disk_of::<Self>().is_some());
+        // Two devices that change to each other must not both find the way clear.
+        let chain = if is_loop {
+            Some(self.shared.chain.lock_killable()?)
+        } else {
+            None
+        };
         let phase = self.phase.lock_killable()?;
-        let (old, sizelimit, flags) = self
-            .bound()?
+        self.bound()?;
+        let (old, sizelimit, mut flags) = self
             .with_binding(|b| (b.backing.clone(), b.sizelimit, b.flags))
             .ok_or(ENXIO)?;
         if !old.read_only {
@@ -455,8 +470,6 @@ impl LoopDevice {
             return Err(EINVAL);
         }
 
-        let dio = dio_constraints(&file);
-        let mut flags = flags;
         if file.is_direct() {
             flags = flags.with(Flags::DIRECT_IO);
         }
@@ -464,49 +477,43 @@ impl LoopDevice {
             flags = flags.without(Flags::DIRECT_IO);
         }
         let backing = Backing {
-            quiet: reopen_for_tries(&file),
+            quiet,
             offset: old.offset,
             direct: flags.contains(Flags::DIRECT_IO),
             read_only: true,
             file: file.clone(),
         };
         let io = KBox::new(backing.clone(), GFP_KERNEL)?;
-        settle_page_cache(&file, backing.direct);
 
         disk.force_media_change();
-        let old_io = disk.freeze().replace_io(Some(io));
-        let new_gfp = file.forbid_reclaim_io();
-        let mut old_gfp = Some(new_gfp);
-        let mut old_backing = Some(backing);
-        if let Some(binding) = &mut *self.binding.lock() {
-            if let (Some(gfp), Some(backing)) = (old_gfp.take(), old_backing.take()) {
-                old_gfp = Some(core::mem::replace(&mut binding._no_reclaim_io, gfp));
-                old_backing = Some(core::mem::replace(&mut binding.backing, backing));
-            }
+        let mut limits = disk.update_limits();
+        limits.set_dma_alignment_mask(dio.dma_alignment_mask(backing.direct));
+        let frozen = disk.freeze();
+        frozen.commit_limits(limits)?;
+        let old_io = frozen.replace_io(Some(io));
+        drop(frozen);
+
+        // The old mask is put back before the new one is taken: it may be the same file.
+        drop(self.edit_binding(|binding| binding.no_reclaim_io.take()));
+        let no_reclaim_io = file.forbid_reclaim_io();
+        let old_backing = self.edit_binding(|binding| {
+            binding.no_reclaim_io = Some(no_reclaim_io);
             binding.flags = flags;
             binding.dio = dio;
-        }
-        drop(phase);
-        if chain.is_none() {
-            // Someone may be walking a chain through the old file, with this held.
-            drop(self.shared.chain.lock());
-        }
-        Ok((
-            flags.contains(Flags::PARTSCAN),
-            (old, old_io, old_gfp, old_backing),
-        ))
+            core::mem::replace(&mut binding.backing, backing)
+        });
+        drop((phase, chain));
+        // Outside all locks: these may be the last references, on a file of any kind.
+        drop((old, old_io, old_backing));
+        Ok(flags.contains(Flags::PARTSCAN))
     }
 
     /// LOOP_CLR_FD: lets the file go when the last opener does, which is at once from the user's
     /// point of view if there is no other.
     pub(crate) fn clear_fd(&self, disk: &GenDisk<Self>) -> Result {
-        // No one may find this device as the file of another while it goes.
-        let _chain = self.shared.chain.lock_killable()?;
         let _phase = self.phase.lock_killable()?;
         self.bound()?;
-        if let Some(binding) = &mut *self.binding.lock() {
-            binding.flags = binding.flags.with(Flags::AUTOCLEAR);
-        }
+        self.edit_binding(|b| b.flags = b.flags.with(Flags::AUTOCLEAR));
         if disk.openers() == 1 {
             self.set_phase(Phase::Rundown);
         }
@@ -553,7 +560,7 @@ impl LoopDevice {
             let bytes = backing.file.size().unwrap_or(0);
             geometry::capacity_sectors(bytes, status.offset, status.sizelimit)
         });
-        let old_backing = Option::as_mut(&mut self.binding.lock()).map(|binding| {
+        let old_backing = self.edit_binding(|binding| {
             binding.sizelimit = status.sizelimit;
             binding.flags = flags;
             binding.name = status.terminated_name();
@@ -636,7 +643,7 @@ impl LoopDevice {
         frozen.commit_limits(limits)?;
         let old_io = frozen.replace_io(Some(io));
         drop(frozen);
-        let old_backing = Option::as_mut(&mut self.binding.lock()).map(|binding| {
+        let old_backing = self.edit_binding(|binding| {
             binding.flags = if on {
                 binding.flags.with(Flags::DIRECT_IO)
             } else {
@@ -676,14 +683,16 @@ impl LoopDevice {
         backing.direct = flags.contains(Flags::DIRECT_IO);
         let io = KBox::new(backing.clone(), GFP_KERNEL)?;
 
+        let wanted = FileLimits::of(&backing.file);
+
         disk.sync_and_invalidate();
         let mut limits = disk.update_limits();
-        set_limits(&mut limits, &backing.file, flags, &dio, block_size);
+        wanted.set(&mut limits, flags, block_size);
         let frozen = disk.freeze();
         frozen.commit_limits(limits)?;
         let old_io = frozen.replace_io(Some(io));
         drop(frozen);
-        let old_backing = Option::as_mut(&mut self.binding.lock()).map(|binding| {
+        let old_backing = self.edit_binding(|binding| {
             binding.flags = flags;
             core::mem::replace(&mut binding.backing, backing)
         });
@@ -729,16 +738,6 @@ impl LoopDevice {
     /// `self` if it is bound; `phase` is held.
     fn bound(&self) -> Result<&Self> {
         (self.phase() == Phase::Bound).then_some(self).ok_or(ENXIO)
-    }
-
-    /// Takes the lock for chains if `file` is a loop device itself.
-    fn lock_chain(&self, file: &File) -> Result<Option<crate::kapi::mutex::Guard<'_, ()>>> {
-        let is_loop = file
-            .block_device()
-            .is_some_and(|bdev| bdev.disk_of::<Self>().is_some());
-        is_loop
-            .then(|| self.shared.chain.lock_killable())
-            .transpose()
     }
 
     /// Sets the size in sectors and tells user space, by RESIZE or by CHANGE.
@@ -795,8 +794,13 @@ fn check_operations(file: &File) -> Result {
 }
 
 /// `EBADF` if the file leads to `disk` itself, `EINVAL` if it leads through a loop device that is
-/// not bound, or is neither a regular file nor a block device. With the chain lock held if it is a
-/// loop device.
+/// not bound, or is neither a regular file nor a block device.
+///
+/// A ring needs a last step that closes it, and every step wants all devices it leads through to be
+/// bound. So a device on its way from unbound to bound is never part of someone else's chain, and
+/// the step that closes the ring is one of LOOP_CHANGE_FD, which sees the others, or meets another
+/// of its kind at [`Shared::chain`]. The device that a chain leads through stays: the file is an
+/// opener of it.
 fn check_chain(file: &File, disk: &GenDisk<LoopDevice>) -> Result {
     let mut next: Option<ARef<File>> = None;
     loop {
@@ -876,34 +880,51 @@ fn settle_size(file: &File, direct: bool, offset: u64, sizelimit: u64) -> u64 {
     geometry::capacity_sectors(file.size().unwrap_or(0), offset, sizelimit)
 }
 
-/// The limits that follow from the file, for blocks of `block_size` bytes.
-fn set_limits(
-    limits: &mut LimitsUpdate<'_, LoopDevice>,
-    file: &File,
-    flags: Flags,
-    dio: &DioConstraints,
-    block_size: u32,
-) {
-    let host = file.block_device();
-    let (sectors, granularity) = if let Some(bdev) = &host {
-        // Discards become WRITE_ZEROES there, so that the range reads as zeroes as in a file.
-        (bdev.write_zeroes_sectors(), bdev.discard_granularity())
-    } else {
-        match file.statfs_block_size() {
-            Some(bytes) if file.has_fallocate() => (u32::MAX >> geometry::SECTOR_SHIFT, bytes),
-            _ => (0, 0),
+/// Limits that follow from a file. Asked for with no lock held, as the file system answers.
+struct FileLimits {
+    dio: DioConstraints,
+    write_cache: bool,
+    rotational: bool,
+    /// Most sectors of a DISCARD or WRITE_ZEROES; 0 for none.
+    discard_sectors: u32,
+    /// Granularity of a DISCARD, in bytes.
+    discard_granularity: u32,
+}
+
+impl FileLimits {
+    fn of(file: &File) -> Self {
+        let host = file.block_device();
+        let (discard_sectors, discard_granularity) = if let Some(bdev) = &host {
+            // Discards become WRITE_ZEROES there, so that the range reads as zeroes as in a file.
+            (bdev.write_zeroes_sectors(), bdev.discard_granularity())
+        } else {
+            match file.statfs_block_size() {
+                Some(bytes) if file.has_fallocate() => (u32::MAX >> geometry::SECTOR_SHIFT, bytes),
+                _ => (0, 0),
+            }
+        };
+        Self {
+            dio: dio_constraints(file),
+            write_cache: file.has_fsync(),
+            rotational: host
+                .or_else(|| file.filesystem_device())
+                .is_some_and(|bdev| bdev.is_rotational()),
+            discard_sectors,
+            discard_granularity,
         }
-    };
-    let rotational = host
-        .or_else(|| file.filesystem_device())
-        .is_some_and(|bdev| bdev.is_rotational());
-    limits
-        .set_block_size(block_size)
-        .set_dma_alignment_mask(dio.dma_alignment_mask(flags.contains(Flags::DIRECT_IO)))
-        .set_write_cache(file.has_fsync() && !flags.contains(Flags::READ_ONLY))
-        .set_rotational(rotational)
-        .set_discard(sectors, granularity)
-        .set_write_zeroes(sectors);
+    }
+
+    /// Sets them all, for blocks of `block_size` bytes.
+    fn set(&self, limits: &mut LimitsUpdate<'_, LoopDevice>, flags: Flags, block_size: u32) {
+        let direct = flags.contains(Flags::DIRECT_IO);
+        limits
+            .set_block_size(block_size)
+            .set_dma_alignment_mask(self.dio.dma_alignment_mask(direct))
+            .set_write_cache(self.write_cache && !flags.contains(Flags::READ_ONLY))
+            .set_rotational(self.rotational)
+            .set_discard(self.discard_sectors, self.discard_granularity)
+            .set_write_zeroes(self.discard_sectors);
+    }
 }
 
 #[vtable]

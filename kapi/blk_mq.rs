@@ -383,13 +383,9 @@ impl<D: Driver> Request<D> {
     /// Whether the request is charged to another blkcg than the current task's.
     pub(crate) fn is_of_foreign_cgroup(&self) -> bool {
         let css = self.blkcg();
-        let id = bindings::cgroup_subsys_id_io_cgrp_id;
-        let Ok(id) = i32::try_from(id) else {
-            return true;
-        };
         let _rcu = rcu::read_lock();
-        // SAFETY: The current task; RCU keeps the css that is only compared.
-        !css.is_null() && css != unsafe { bindings::kapi_task_css(bindings::get_current(), id) }
+        // SAFETY: RCU keeps the css of the current task, which is only compared.
+        !css.is_null() && css != unsafe { bindings::kapi_current_blkcg_css() }
     }
 
     /// Hands the request to the disk's workqueue, a worker of which calls [`Driver::run`] with it.

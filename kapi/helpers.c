@@ -39,9 +39,13 @@ void *kapi_task_stack_page(const struct task_struct *task)
 	return task_stack_page(task);
 }
 
-struct cgroup_subsys_state *kapi_task_css(struct task_struct *task, int subsys_id)
+struct cgroup_subsys_state *kapi_current_blkcg_css(void)
 {
-	return task_css(task, subsys_id);
+#ifdef CONFIG_BLK_CGROUP
+	return task_css(current, io_cgrp_id);
+#else
+	return NULL;
+#endif
 }
 
 void kapi_css_put(struct cgroup_subsys_state *css)

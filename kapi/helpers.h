@@ -6,6 +6,7 @@
 #include <linux/types.h>
 
 struct address_space;
+struct bio;
 struct block_device;
 struct cgroup_subsys_state;
 struct device;
@@ -24,7 +25,7 @@ int kapi_mutex_lock_killable(struct mutex *lock);
 unsigned int kapi_memalloc_noio_save(void);
 void kapi_memalloc_noio_restore(unsigned int flags);
 void *kapi_task_stack_page(const struct task_struct *task);
-struct cgroup_subsys_state *kapi_task_css(struct task_struct *task, int subsys_id);
+struct cgroup_subsys_state *kapi_current_blkcg_css(void);
 void kapi_css_put(struct cgroup_subsys_state *css);
 struct mem_cgroup *kapi_mem_cgroup_from_css(struct cgroup_subsys_state *css);
 struct mem_cgroup *kapi_set_active_memcg(struct mem_cgroup *memcg);
