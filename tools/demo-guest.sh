@@ -24,18 +24,30 @@ detach() {
 	}
 }
 
-# Counters of a device live as long as it is bound, so each way ends by them.
-counters=()
-count() {
-	local name=$1 device=$2 file reason reasons=''
-	for file in "/sys/block/${device#/dev/}"/loop/not_tried_*; do
-		[[ -e $file ]] || continue
-		reason=${file##*not_tried_}
-		[[ $(<"$file") == 0 ]] || reasons+=" $reason=$(<"$file")"
+# Counters are shown for each way of its own: what they were when the device was
+# taken is subtracted.
+declare -A before=()
+rows=()
+note() {
+	local file
+	for file in "/sys/block/${1#/dev/}"/loop/*; do
+		before[${file##*/}]=$(<"$file")
 	done
-	counters+=("$(printf '%-30s %4s %9s %9s %8s %8s %s' "$name" "$(attribute "$device" dio)" \
-		"$(attribute "$device" inline_done)" "$(attribute "$device" inline_queued)" \
-		"$(attribute "$device" inline_again)" "$(attribute "$device" punted)" "$reasons")")
+}
+count() {
+	local name=$1 device=$2 counter now row reasons=''
+	printf -v row '%-30s %4s' "$name" "$(attribute "$device" dio)"
+	for counter in inline_done inline_queued inline_again punted; do
+		now=$(attribute "$device" "$counter")
+		[[ $now == n/a ]] || now=$((now - before[$counter]))
+		printf -v row '%s %9s' "$row" "$now"
+	done
+	for counter in "${!before[@]}"; do
+		[[ $counter == not_tried_* ]] || continue
+		now=$(($(attribute "$device" "$counter") - before[$counter]))
+		((now == 0)) || reasons+=" ${counter#not_tried_}=$now"
+	done
+	rows+=("$row$reasons")
 }
 
 # verify FOLDER: every file has the checksum it was copied with, none is missing
@@ -74,6 +86,7 @@ for fs in ext4 xfs; do
 	heading "$fs: losetup, mkfs, mount, copy"
 	device=$(attach "$image")
 	step "losetup --find --show: $device"
+	note "$device"
 	"mkfs.$fs" -q "$device"
 	mount "$device" "$mount"
 	cp --archive --parents "${tree[@]}" "$mount"
@@ -84,6 +97,7 @@ for fs in ext4 xfs; do
 
 	heading "$fs: losetup --direct-io=on, fsck, mount, compare"
 	device=$(attach --direct-io=on "$image")
+	note "$device"
 	[[ $(attribute "$device" dio) == 1 ]]
 	case $fs in
 	ext4) e2fsck -f -n "$device" >"$WORK/fsck" 2>&1 ;;
@@ -102,6 +116,7 @@ for fs in ext4 xfs; do
 	heading "$fs: mount -o loop, compare"
 	mount -o loop "$image" "$mount"
 	device=$(findmnt --noheadings --output SOURCE "$mount")
+	note "$device"
 	verify "$mount"
 	count "$fs, mount -o loop, compare" "$device"
 	umount "$mount"
@@ -111,7 +126,7 @@ for fs in ext4 xfs; do
 done
 
 heading "Counters"
-printf '%-30s %4s %9s %9s %8s %8s %s\n' 'commands by way of completion' dio 'done' queued EAGAIN punted '   not tried'
-printf '%s\n' "${counters[@]}"
+printf '%-30s %4s %9s %9s %9s %9s %s\n' 'commands' dio 'done' queued EAGAIN punted 'not tried'
+printf '%s\n' "${rows[@]}"
 printf '%s\n' 'done: completed in the submitter; queued: accepted there, completed later;' \
 	'EAGAIN: tried, then punted; punted: by a work item, whatever the reason.'
