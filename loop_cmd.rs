@@ -114,7 +114,9 @@ fn may_try(
         memalloc: task.memalloc(),
         stack_left: task.stack_left,
         workqueue_worker: task.workqueue_worker(),
+        plugged_with_others: rq.is_plugged_with_others(),
         foreign_cgroup: rq.is_of_foreign_cgroup(),
+        file_size_limited: op == Op::DirectWrite && task.file_size_limited,
         freezer_active: task::freezer_active(),
     };
     policy::check_context(&context, STACK_FLOOR)?;

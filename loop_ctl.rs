@@ -167,20 +167,26 @@ fn first_gap(devices: &RBTree<u32, Slot>) -> Option<u32> {
     Some(next)
 }
 
+/// An index, which is an `int`, from the argument of an ioctl, which is a `long`. A negative one
+/// comes sign-extended, or zero-extended from a 32-bit process and from C's variable arguments.
+/// `None` if there are more bits: no index is made up from a part of them.
+fn index_argument(arg: usize) -> Option<i32> {
+    let low = arg as u32 as i32;
+    (u32::try_from(arg).is_ok() || i32::try_from(arg as isize).is_ok()).then_some(low)
+}
+
 impl ControlNode for Control {
     type Module = RustLoop;
 
     fn ioctl(&self, cmd: u32, arg: usize) -> Result<i32> {
-        // An index is an `int`. More bits than that name no device; none is made up from a part
-        // of them.
-        let index = i32::try_from(arg as isize);
+        let index = index_argument(arg).ok_or(EINVAL);
         let made = |index: u32| Ok(i32::try_from(index)?);
         match cmd {
-            bindings::LOOP_CTL_ADD => match index.map_err(|_| EINVAL)? {
+            bindings::LOOP_CTL_ADD => match index? {
                 ..0 => made(self.add(None)?),
                 index => made(self.add(Some(u32::try_from(index)?))?),
             },
-            bindings::LOOP_CTL_REMOVE => self.remove(index.map_err(|_| EINVAL)?).map(|()| 0),
+            bindings::LOOP_CTL_REMOVE => self.remove(index?).map(|()| 0),
             bindings::LOOP_CTL_GET_FREE => made(self.get_free()?),
             _ => Err(ENOSYS),
         }

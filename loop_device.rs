@@ -392,6 +392,7 @@ impl LoopDevice {
         disk.set_read_only(flags.contains(Flags::READ_ONLY));
         let no_reclaim_io = file.forbid_reclaim_io();
         let sectors = settle_size(&file, backing.direct, backing.offset, status.sizelimit);
+        self.stats.reset();
         self.forget_punch_hole.store(false, Ordering::Relaxed);
         self.forget_zero_range.store(false, Ordering::Relaxed);
         self.write_policy

@@ -69,6 +69,13 @@ impl Stats {
         }
     }
 
+    /// Begins again at zero. Events counted meanwhile may be lost.
+    pub(crate) fn reset(&self) {
+        for counter in self.0.iter().flat_map(|shard| &shard.0) {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// How often an event was counted.
     pub(crate) fn total(&self, event: Event) -> u64 {
         self.0

@@ -112,8 +112,12 @@ attributes! {
         |disk, page| counter(disk, page, Event::NotTried(Refusal::Stack));
     NotTriedWorker c"not_tried_worker"
         |disk, page| counter(disk, page, Event::NotTried(Refusal::Worker));
+    NotTriedPlug c"not_tried_plug"
+        |disk, page| counter(disk, page, Event::NotTried(Refusal::Plug));
     NotTriedCgroup c"not_tried_cgroup"
         |disk, page| counter(disk, page, Event::NotTried(Refusal::Cgroup));
+    NotTriedRlimit c"not_tried_rlimit"
+        |disk, page| counter(disk, page, Event::NotTried(Refusal::Rlimit));
     NotTriedFrozen c"not_tried_frozen"
         |disk, page| counter(disk, page, Event::NotTried(Refusal::Frozen));
     NotTriedFreezer c"not_tried_freezer"

@@ -81,14 +81,18 @@ pub(crate) enum Refusal {
     Nofs,
     /// `PF_MEMALLOC_NOIO`: the task must not wait for I/O. A try within a try shows up here too.
     Noio,
-    /// `PF_MEMALLOC`: the task is reclaiming memory.
+    /// `PF_MEMALLOC`: the task is reclaiming memory. Or there is none to describe the command with.
     Reclaim,
     /// Too little of the kernel stack is left for a file system and the devices below it.
     Stack,
     /// The task is a workqueue worker, which others wait for.
     Worker,
+    /// The task's plug holds requests of other queues, whose tags the try might wait for.
+    Plug,
     /// The command is to be charged to another cgroup than the task's.
     Cgroup,
+    /// A write, and the task's `RLIMIT_FSIZE` would be held against the backing file.
+    Rlimit,
     /// The backing file system is being frozen, or is.
     Frozen,
     /// The system is going to sleep.
@@ -97,7 +101,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Every reason, in the order of [`Refusal::index`].
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Op,
         Self::Policy,
         Self::Filesystem,
@@ -107,7 +111,9 @@ impl Refusal {
         Self::Reclaim,
         Self::Stack,
         Self::Worker,
+        Self::Plug,
         Self::Cgroup,
+        Self::Rlimit,
         Self::Frozen,
         Self::Freezer,
     ];
@@ -151,8 +157,12 @@ pub(crate) struct Context {
     pub(crate) stack_left: usize,
     /// The task is a workqueue worker.
     pub(crate) workqueue_worker: bool,
+    /// The task's plug holds requests of other queues than the command's.
+    pub(crate) plugged_with_others: bool,
     /// The command's bio belongs to another blkcg than the task.
     pub(crate) foreign_cgroup: bool,
+    /// The command is a write, and the task has a limit for the size of files.
+    pub(crate) file_size_limited: bool,
     /// A suspend or hibernation is freezing tasks.
     pub(crate) freezer_active: bool,
 }
@@ -170,7 +180,9 @@ pub(crate) fn check_context(context: &Context, stack_floor: usize) -> Result<(),
         (context.memalloc, Refusal::Reclaim),
         (context.stack_left < stack_floor, Refusal::Stack),
         (context.workqueue_worker, Refusal::Worker),
+        (context.plugged_with_others, Refusal::Plug),
         (context.foreign_cgroup, Refusal::Cgroup),
+        (context.file_size_limited, Refusal::Rlimit),
         (context.freezer_active, Refusal::Freezer),
     ];
     match reasons.into_iter().find(|&(applies, _)| applies) {

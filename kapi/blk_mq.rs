@@ -388,9 +388,28 @@ impl<D: Driver> Request<D> {
         !css.is_null() && css != unsafe { bindings::kapi_current_blkcg_css() }
     }
 
+    /// Whether the current task's plug holds requests, or tags for requests, of other queues. A
+    /// task that waits for one of their tags while the plug is detached waits for itself.
+    pub(crate) fn is_plugged_with_others(&self) -> bool {
+        // SAFETY: The plug of the current task is its own. While it is flushed, its lists are
+        // taken over by the flush, but `multiple_queues` tells of what was on them; cached requests
+        // are all of one queue.
+        unsafe {
+            let plug = (*bindings::get_current()).plug;
+            if plug.is_null() {
+                return false;
+            }
+            let cached = (*plug).cached_rqs.head;
+            (*plug).multiple_queues || (!cached.is_null() && (*cached).q != self.queue())
+        }
+    }
+
     /// Hands the request to the disk's workqueue, a worker of which calls [`Driver::run`] with it.
     /// Any context.
     pub(crate) fn enqueue(self) {
+        // Whoever waits for the freeze protection must not wait for the queue as well: the workers
+        // ahead may all be waiting for the end of the freeze.
+        self.slot().end_write();
         // The work item cannot be pending: its owner would be the workqueue, not `self`. If it
         // were, the request would come back here and end with an error.
         let queue = ptr::from_ref::<Queue>(&self.data().queue);

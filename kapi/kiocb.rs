@@ -61,9 +61,15 @@ impl IoSlot {
     /// Gives back what the request holds, before it ends. Any context. The request is owned by
     /// the caller, and no file has it.
     pub(super) fn release(&self) {
-        // SAFETY: The owner of the request is the only one to touch these fields.
+        // SAFETY: The owner of the request is the only one to touch this field.
+        drop(unsafe { (*self.segments.get()).take() });
+        self.end_write();
+    }
+
+    /// Gives the freeze protection back, if the request has it. Any context; the same rule.
+    pub(super) fn end_write(&self) {
+        // SAFETY: The owner of the request is the only one to touch this field.
         unsafe {
-            drop((*self.segments.get()).take());
             let sb = ptr::replace(self.write_access.get(), ptr::null_mut());
             if !sb.is_null() {
                 // Lockdep was told at the start that the lock is no task's.
@@ -179,8 +185,8 @@ impl<D: Driver> Request<D> {
 }
 
 impl<D: Driver> DataRequest<D> {
-    /// Takes the freeze protection of the file system of the file that `pick` chooses, once per
-    /// request; it is given back when the request ends. With `wait`, sleeps until a frozen file
+    /// Takes the freeze protection of the file system of the file that `pick` chooses, unless the
+    /// request has it; it is given back when the request ends or is enqueued. With `wait`, sleeps until a frozen file
     /// system is thawed; without, returns false if it is frozen.
     pub(crate) fn start_write(&mut self, pick: impl FnOnce(&D::Io) -> &File, wait: bool) -> bool {
         let slot = self.slot();

@@ -20,8 +20,7 @@ pub(crate) trait ControlNode: Send + Sync + 'static {
     /// The module that holds the code; open files keep it loaded.
     type Module: ModuleMetadata;
 
-    /// An ioctl whose argument is a number, sign-extended for a 32-bit process. Process context,
-    /// no locks.
+    /// An ioctl, native or 32-bit. Process context, no locks.
     fn ioctl(&self, cmd: u32, arg: usize) -> Result<i32>;
 }
 
@@ -88,27 +87,9 @@ impl<T: ControlNode> Operations<T> {
         table.open = Some(bindings::nonseekable_open);
         table.llseek = Some(bindings::noop_llseek);
         table.unlocked_ioctl = Some(ioctl_callback::<T>);
-        #[cfg(CONFIG_COMPAT)]
-        {
-            table.compat_ioctl = Some(compat_ioctl_callback::<T>);
-        }
+        table.compat_ioctl = Some(ioctl_callback::<T>);
         table
     };
-}
-
-/// # Safety
-///
-/// Called by the VFS for an open file of a [`ControlDevice<T>`].
-#[cfg(CONFIG_COMPAT)]
-unsafe extern "C" fn compat_ioctl_callback<T: ControlNode>(
-    file: *mut bindings::file,
-    cmd: ffi::c_uint,
-    arg: ffi::c_ulong,
-) -> ffi::c_long {
-    // The argument of a 32-bit process comes zero-extended; as a number it has a sign.
-    let arg = arg as u32 as i32 as isize as ffi::c_ulong;
-    // SAFETY: The same requirement.
-    unsafe { ioctl_callback::<T>(file, cmd, arg) }
 }
 
 /// # Safety

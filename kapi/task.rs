@@ -9,6 +9,10 @@
 
 use super::bindings;
 use core::{mem::MaybeUninit, ptr};
+use kernel::ffi;
+
+/// No limit: `RLIM_INFINITY` of `include/uapi/asm-generic/resource.h`, which bindgen cannot tell.
+const RLIM_INFINITY: ffi::c_ulong = ffi::c_ulong::MAX;
 
 /// Facts of the current task that decide whether it may enter a second file system.
 #[derive(Clone, Copy)]
@@ -16,6 +20,9 @@ pub(crate) struct TaskContext {
     flags: u32,
     /// `current->journal_info` is set: the task is inside a file system's transaction.
     pub(crate) journal_info: bool,
+    /// The task has a limit for the size of files (`RLIMIT_FSIZE`), which a file system holds
+    /// against every file that the task writes to, by a signal too.
+    pub(crate) file_size_limited: bool,
     /// Bytes of kernel stack below the caller's frame.
     pub(crate) stack_left: usize,
 }
@@ -30,11 +37,18 @@ impl TaskContext {
             let task = bindings::get_current();
             (task, (*task).flags, !(*task).journal_info.is_null())
         };
+        // SAFETY: The signal structure of a running task is valid. Another task may change the
+        // limit at any time (`prlimit()`); a word is read either way.
+        let file_size_limit = unsafe {
+            let limits = &raw const (*(*task).signal).rlim;
+            (&raw const (*limits)[bindings::RLIMIT_FSIZE as usize].rlim_cur).read_volatile()
+        };
         // SAFETY: `task` is the current task, whose stack exists.
         let stack = unsafe { bindings::kapi_task_stack_page(task) };
         Self {
             flags,
             journal_info,
+            file_size_limited: file_size_limit != RLIM_INFINITY,
             stack_left: ptr::from_ref(&marker).addr().saturating_sub(stack.addr()),
         }
     }
@@ -69,7 +83,7 @@ pub(crate) fn is_system_administrator() -> bool {
 /// Size of a kernel stack in bytes.
 pub(crate) const STACK_SIZE: usize = bindings::KERNEL_STACK_SIZE as usize;
 
-/// Whether a freezer is at work: the system suspends, or a cgroup is frozen.
+/// Whether a freezer is at work: the system suspends, or a cgroup of version 1 is frozen.
 ///
 /// A freezable workqueue stands still then, and code that wants to keep its promises must not go
 /// past it.
@@ -87,8 +101,8 @@ pub(crate) fn freezer_active() -> bool {
 ///
 /// `task` is the current task, and the caller puts the result back before it returns.
 unsafe fn detach_plug(task: *mut bindings::task_struct) -> *mut bindings::blk_plug {
-    // SAFETY: The task is the current one; these fields are its own. Nothing schedules between
-    // the flag and the pointer in a way that matters: without the flag, the plug is not looked at.
+    // SAFETY: The task is the current one; these fields are its own. The flag is cleared first, so
+    // that a switch to another task in between finds nothing to invalidate.
     unsafe {
         let plug = (*task).plug;
         if (*task).flags & bindings::PF_BLOCK_TS != 0 {
