@@ -17,11 +17,12 @@ use crate::{
         bdev::{BlockDevice, OpenMode},
         bindings,
         blk_mq::{Driver, Request},
-        file::{Fallocate, FileExt, NoReclaimIo},
+        file::{Fallocate, FileExt},
         gendisk::{ClosedDisk, GenDisk},
         kiocb::DataRequest,
         module::ModuleRef,
         mutex::{new_killable_mutex, KillableMutex},
+        pagemap::{NoReclaimIo, ReclaimMasks},
         queue_limits::LimitsUpdate,
     },
     loop_cmd::{self, Command},
@@ -57,16 +58,20 @@ pub(crate) struct Shared {
     /// cannot become rings: see [`check_chain`]. Taken before a device's `phase`.
     #[pin]
     chain: KillableMutex<()>,
+    /// Of the files that devices are bound to.
+    masks: Arc<ReclaimMasks>,
 }
 
 impl Shared {
     /// Makes the part that all devices share.
     pub(crate) fn new(params: Params, mode: Mode) -> Result<Arc<Self>> {
+        let masks = Arc::pin_init(ReclaimMasks::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 params,
                 mode,
                 chain <- new_killable_mutex!((), c"Shared::chain"),
+                masks,
             }),
             GFP_KERNEL,
         )
@@ -141,8 +146,7 @@ pub(crate) struct Binding {
     flags: Flags,
     name: [u8; NAME_SIZE],
     dio: DioConstraints,
-    /// None for a moment only, while the file is exchanged.
-    no_reclaim_io: Option<NoReclaimIo>,
+    no_reclaim_io: NoReclaimIo,
     _module: ModuleRef<RustLoop>,
 }
 
@@ -382,6 +386,7 @@ impl LoopDevice {
             file: file.clone(),
         };
         let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+        let no_reclaim_io = self.shared.masks.forbid_io(&file)?;
         let mut limits = disk.update_limits();
         wanted.set(&mut limits, flags, block_size);
         // The device has neither capacity nor data yet, so that nothing on it reads the limits.
@@ -390,7 +395,6 @@ impl LoopDevice {
         let quiet = disk.suppress_uevents();
         disk.force_media_change();
         disk.set_read_only(flags.contains(Flags::READ_ONLY));
-        let no_reclaim_io = file.forbid_reclaim_io();
         let sectors = settle_size(&file, backing.direct, backing.offset, status.sizelimit);
         self.stats.reset();
         self.forget_punch_hole.store(false, Ordering::Relaxed);
@@ -408,7 +412,7 @@ impl LoopDevice {
             flags,
             name: status.terminated_name(),
             dio,
-            no_reclaim_io: Some(no_reclaim_io),
+            no_reclaim_io,
             _module: module,
         });
         // None is there: the device is unbound, and unbinding takes it away.
@@ -485,6 +489,7 @@ impl LoopDevice {
             file: file.clone(),
         };
         let io = KBox::new(backing.clone(), GFP_KERNEL)?;
+        let no_reclaim_io = self.shared.masks.forbid_io(&file)?;
 
         disk.force_media_change();
         let mut limits = disk.update_limits();
@@ -494,18 +499,17 @@ impl LoopDevice {
         let old_io = frozen.replace_io(Some(io));
         drop(frozen);
 
-        // The old mask is put back before the new one is taken: it may be the same file.
-        drop(self.edit_binding(|binding| binding.no_reclaim_io.take()));
-        let no_reclaim_io = file.forbid_reclaim_io();
-        let old_backing = self.edit_binding(|binding| {
-            binding.no_reclaim_io = Some(no_reclaim_io);
+        let remains = self.edit_binding(|binding| {
             binding.flags = flags;
             binding.dio = dio;
-            core::mem::replace(&mut binding.backing, backing)
+            (
+                core::mem::replace(&mut binding.no_reclaim_io, no_reclaim_io),
+                core::mem::replace(&mut binding.backing, backing),
+            )
         });
         drop((phase, chain));
         // Outside all locks: these may be the last references, on a file of any kind.
-        drop((old, old_io, old_backing));
+        drop((old, old_io, remains));
         Ok(flags.contains(Flags::PARTSCAN))
     }
 

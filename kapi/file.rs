@@ -96,13 +96,10 @@ pub(crate) trait FileExt {
     /// behind that of an unlinked file, and returns its length in bytes. Does not sleep.
     /// `ENAMETOOLONG`.
     fn path(&self, buf: &mut [u8]) -> Result<usize>;
-    /// The file's page cache allocates without starting I/O from now on, until the result is
-    /// dropped.
-    fn forbid_reclaim_io(&self) -> NoReclaimIo;
 }
 
 /// The mapping of `file`, never null for an open file.
-fn mapping(file: &File) -> *mut bindings::address_space {
+pub(super) fn mapping(file: &File) -> *mut bindings::address_space {
     // SAFETY: `f_mapping` of an open file is set once at open.
     unsafe { (*file.as_ptr()).f_mapping }
 }
@@ -342,32 +339,5 @@ impl FileExt for File {
         let len = buf.len().saturating_sub(start + 1);
         buf.copy_within(start..start + len, 0);
         Ok(len)
-    }
-
-    fn forbid_reclaim_io(&self) -> NoReclaimIo {
-        let mapping = mapping(self);
-        // SAFETY: The mapping of an open file; the mask is a plain word that allocations read.
-        let saved = unsafe {
-            let saved = bindings::kapi_mapping_gfp_mask(mapping);
-            bindings::kapi_mapping_set_gfp_mask(mapping, saved & !bindings::GFP_IO_FS);
-            saved
-        };
-        NoReclaimIo {
-            file: self.into(),
-            saved,
-        }
-    }
-}
-
-/// While this lives, the page cache of a file allocates with neither `__GFP_IO` nor `__GFP_FS`.
-pub(crate) struct NoReclaimIo {
-    file: ARef<File>,
-    saved: bindings::gfp_t,
-}
-
-impl Drop for NoReclaimIo {
-    fn drop(&mut self) {
-        // SAFETY: The mapping of an open file.
-        unsafe { bindings::kapi_mapping_set_gfp_mask(mapping(&self.file), self.saved) };
     }
 }

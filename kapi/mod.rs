@@ -16,6 +16,7 @@ pub(crate) mod miscdevice;
 pub(crate) mod module;
 pub(crate) mod module_param;
 pub(crate) mod mutex;
+pub(crate) mod pagemap;
 pub(crate) mod queue_limits;
 pub(crate) mod sysfs;
 pub(crate) mod task;
