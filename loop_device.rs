@@ -98,7 +98,7 @@ pub(crate) struct Backing {
     file: ARef<File>,
     /// For tries of READs: the same file, opened so that reading leaves its access time alone.
     /// None if nothing is ever tried.
-    quiet: Option<ARef<File>>,
+    noatime: Option<ARef<File>>,
     offset: u64,
     direct: bool,
     read_only: bool,
@@ -112,15 +112,15 @@ impl Backing {
 
     /// The file to try on.
     pub(crate) fn try_file(&self, write: bool) -> &File {
-        match &self.quiet {
-            Some(quiet) if !write => quiet,
+        match &self.noatime {
+            Some(noatime) if !write => noatime,
             _ => &self.file,
         }
     }
 
     /// Whether the file takes tries at all.
     pub(crate) fn may_try(&self) -> bool {
-        self.quiet.is_some()
+        self.noatime.is_some()
     }
 
     /// Byte of the file at which the device begins.
@@ -379,7 +379,7 @@ impl LoopDevice {
             flags = flags.without(Flags::DIRECT_IO);
         }
         let backing = Backing {
-            quiet: reopen_for_tries(&file),
+            noatime: reopen_for_tries(&file),
             offset: status.offset,
             direct: flags.contains(Flags::DIRECT_IO),
             read_only: flags.contains(Flags::READ_ONLY),
@@ -449,7 +449,7 @@ impl LoopDevice {
     fn exchange_file(&self, disk: &GenDisk<Self>, file: ARef<File>) -> Result<bool> {
         settle_page_cache(&file, file.is_direct());
         let dio = dio_constraints(&file);
-        let quiet = reopen_for_tries(&file);
+        let noatime = reopen_for_tries(&file);
         let is_loop = file
             .block_device()
             .is_some_and(|bdev| bdev.disk_of::<Self>().is_some());
@@ -482,7 +482,7 @@ impl LoopDevice {
             flags = flags.without(Flags::DIRECT_IO);
         }
         let backing = Backing {
-            quiet,
+            noatime,
             offset: old.offset,
             direct: flags.contains(Flags::DIRECT_IO),
             read_only: true,
@@ -866,7 +866,7 @@ fn reopen_for_tries(file: &File) -> Option<ARef<File>> {
     }
     file.reopen_noatime()
         .ok()
-        .filter(|quiet| quiet.can_nowait())
+        .filter(|noatime| noatime.can_nowait())
 }
 
 /// Writes the file back, so that single commands need not. With direct I/O its page cache is
