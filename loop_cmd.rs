@@ -17,6 +17,8 @@
 //!      +----> completed <----------------------------------- done, queued
 //! ```
 //!
+//! A worker's direct transfer that ends short goes to the worker again, for its rest.
+//!
 //! The states are types: [`Request`] and [`DataRequest`] are what the driver owns; a try consumes
 //! the latter and gives it back only if the file did not keep it; a punt consumes the former. So a
 //! command that is completed, queued in the file or queued for a worker has no owner here that

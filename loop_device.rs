@@ -43,9 +43,15 @@ use kernel::{
     sync::{aref::ARef, Arc, SpinLock},
 };
 
-/// File systems that were read and tested for tries in the submitter's task; block devices are
-/// good too. All others take the worker.
-const REVIEWED_FILESYSTEMS: [&[u8]; 4] = [b"ext4", b"xfs", b"btrfs", b"f2fs"];
+/// File systems that were read and tested for tries in the submitter's task, and whether for direct
+/// I/O too: that of btrfs and f2fs sleeps on inode locks and reads metadata under `IOCB_NOWAIT`.
+/// Block devices are good for both; all other file systems take the worker.
+const REVIEWED_FILESYSTEMS: [(&[u8], bool); 4] = [
+    (b"ext4", true),
+    (b"xfs", true),
+    (b"btrfs", false),
+    (b"f2fs", false),
+];
 
 /// What all devices share.
 #[pin_data]
@@ -96,12 +102,45 @@ pub(crate) enum Phase {
 #[derive(Clone)]
 pub(crate) struct Backing {
     file: ARef<File>,
-    /// For tries of READs: the same file, opened so that reading leaves its access time alone.
     /// None if nothing is ever tried.
-    noatime: Option<ARef<File>>,
+    tries: Option<Tries>,
     offset: u64,
     direct: bool,
     read_only: bool,
+}
+
+/// What may be tried on a file.
+#[derive(Clone)]
+struct Tries {
+    /// For READs: the same file, opened so that reading leaves its access time alone. An inline
+    /// READ would otherwise update that, a transaction of the file system below in the middle of
+    /// the submitter's doings.
+    noatime: ARef<File>,
+    /// Direct I/O too.
+    direct: bool,
+}
+
+impl Tries {
+    /// If anything may: the file knows NOWAIT, and is a block device or lies on a file system that
+    /// was reviewed.
+    fn on(file: &File) -> Option<Self> {
+        if !file.can_nowait() {
+            return None;
+        }
+        if file.block_device().is_some() {
+            // The access time is the node's. Where that lies on a disk, it is a transaction too.
+            return (!file.node_on_disk()).then(|| Self {
+                noatime: file.into(),
+                direct: true,
+            });
+        }
+        let name = file.filesystem_name().to_bytes();
+        let (_, direct) = REVIEWED_FILESYSTEMS
+            .into_iter()
+            .find(|(reviewed, _)| *reviewed == name)?;
+        let noatime = file.reopen_noatime().ok()?;
+        noatime.can_nowait().then_some(Self { noatime, direct })
+    }
 }
 
 impl Backing {
@@ -112,15 +151,17 @@ impl Backing {
 
     /// The file to try on.
     pub(crate) fn try_file(&self, write: bool) -> &File {
-        match &self.noatime {
-            Some(noatime) if !write => noatime,
+        match &self.tries {
+            Some(tries) if !write => &tries.noatime,
             _ => &self.file,
         }
     }
 
-    /// Whether the file takes tries at all.
+    /// Whether the file takes tries, as the device uses it.
     pub(crate) fn may_try(&self) -> bool {
-        self.noatime.is_some()
+        self.tries
+            .as_ref()
+            .is_some_and(|tries| tries.direct || !self.direct)
     }
 
     /// Byte of the file at which the device begins.
@@ -379,7 +420,7 @@ impl LoopDevice {
             flags = flags.without(Flags::DIRECT_IO);
         }
         let backing = Backing {
-            noatime: reopen_for_tries(&file),
+            tries: Tries::on(&file),
             offset: status.offset,
             direct: flags.contains(Flags::DIRECT_IO),
             read_only: flags.contains(Flags::READ_ONLY),
@@ -389,7 +430,7 @@ impl LoopDevice {
         let no_reclaim_io = self.shared.masks.forbid_io(&file)?;
         let mut limits = disk.update_limits();
         wanted.set(&mut limits, flags, block_size);
-        // The device has neither capacity nor data yet, so that nothing on it reads the limits.
+        // The device has no capacity yet: what a raw opener sends now fails whatever the limits.
         limits.commit()?;
 
         let quiet = disk.suppress_uevents();
@@ -449,7 +490,7 @@ impl LoopDevice {
     fn exchange_file(&self, disk: &GenDisk<Self>, file: ARef<File>) -> Result<bool> {
         settle_page_cache(&file, file.is_direct());
         let dio = dio_constraints(&file);
-        let noatime = reopen_for_tries(&file);
+        let tries = Tries::on(&file);
         let is_loop = file
             .block_device()
             .is_some_and(|bdev| bdev.disk_of::<Self>().is_some());
@@ -482,7 +523,7 @@ impl LoopDevice {
             flags = flags.without(Flags::DIRECT_IO);
         }
         let backing = Backing {
-            noatime,
+            tries,
             offset: old.offset,
             direct: flags.contains(Flags::DIRECT_IO),
             read_only: true,
@@ -491,7 +532,6 @@ impl LoopDevice {
         let io = KBox::new(backing.clone(), GFP_KERNEL)?;
         let no_reclaim_io = self.shared.masks.forbid_io(&file)?;
 
-        disk.force_media_change();
         let mut limits = disk.update_limits();
         limits.set_dma_alignment_mask(dio.dma_alignment_mask(backing.direct));
         let frozen = disk.freeze();
@@ -508,6 +548,9 @@ impl LoopDevice {
             )
         });
         drop((phase, chain));
+        // A file system on the device is told with its own locks taken, so with none held here;
+        // what was read of the old file until now is forgotten with this.
+        disk.force_media_change();
         // Outside all locks: these may be the last references, on a file of any kind.
         drop((old, old_io, remains));
         Ok(flags.contains(Flags::PARTSCAN))
@@ -697,6 +740,9 @@ impl LoopDevice {
         frozen.commit_limits(limits)?;
         let old_io = frozen.replace_io(Some(io));
         drop(frozen);
+        // If the file cannot do what is advertised again, it says so again.
+        self.forget_punch_hole.store(false, Ordering::Relaxed);
+        self.forget_zero_range.store(false, Ordering::Relaxed);
         let old_backing = self.edit_binding(|binding| {
             binding.flags = flags;
             core::mem::replace(&mut binding.backing, backing)
@@ -847,26 +893,6 @@ fn dio_constraints(file: &File) -> DioConstraints {
             ))
         })
         .unwrap_or_default()
-}
-
-/// Opens the file again for tries of READs, if there may be any: the file knows NOWAIT, and is a
-/// block device or lies on a file system that was reviewed. An inline READ would otherwise update
-/// the access time, a transaction of the file system below in the middle of the caller's.
-fn reopen_for_tries(file: &File) -> Option<ARef<File>> {
-    if !file.can_nowait() {
-        return None;
-    }
-    if file.block_device().is_some() {
-        // The access time is the node's. Where that lies on a disk, it is a transaction too.
-        return (!file.node_on_disk()).then(|| file.into());
-    }
-    let name = file.filesystem_name().to_bytes();
-    if !REVIEWED_FILESYSTEMS.contains(&name) {
-        return None;
-    }
-    file.reopen_noatime()
-        .ok()
-        .filter(|noatime| noatime.can_nowait())
 }
 
 /// Writes the file back, so that single commands need not. With direct I/O its page cache is

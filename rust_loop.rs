@@ -100,7 +100,9 @@ impl kernel::InPlaceModule for RustLoop {
                     kapi::bindings::LOOP_CTRL_MINOR,
                     c"loop-control",
                     control.clone(),
-                    |_| pr_err!("cannot take /dev/loop-control: unload the in-tree driver first (rmmod loop)\n"),
+                    |_| pr_err!(
+                        "cannot take /dev/loop-control: unload the in-tree driver first (rmmod loop)\n"
+                    ),
                 ),
                 major: Major::register(kapi::bindings::LOOP_MAJOR, c"loop", control.clone())?,
                 _: { control.precreate() },

@@ -388,8 +388,9 @@ impl<D: Driver> Request<D> {
         !css.is_null() && css != unsafe { bindings::kapi_current_blkcg_css() }
     }
 
-    /// Whether the current task's plug holds requests, or tags for requests, of other queues. A
-    /// task that waits for one of their tags while the plug is detached waits for itself.
+    /// Whether the current task's plug holds requests, or tags for requests, of other queues, or
+    /// something of a stacked driver. A task that waits for one of those while the plug is detached
+    /// waits for itself.
     pub(crate) fn is_plugged_with_others(&self) -> bool {
         // SAFETY: The plug of the current task is its own. While it is flushed, its lists are
         // taken over by the flush, but `multiple_queues` tells of what was on them; cached requests
@@ -400,7 +401,10 @@ impl<D: Driver> Request<D> {
                 return false;
             }
             let cached = (*plug).cached_rqs.head;
-            (*plug).multiple_queues || (!cached.is_null() && (*cached).q != self.queue())
+            let callbacks = &raw const (*plug).cb_list;
+            (*plug).multiple_queues
+                || (!cached.is_null() && (*cached).q != self.queue())
+                || !ptr::eq((*callbacks).next, callbacks)
         }
     }
 

@@ -186,8 +186,8 @@ impl<D: Driver> Request<D> {
 
 impl<D: Driver> DataRequest<D> {
     /// Takes the freeze protection of the file system of the file that `pick` chooses, unless the
-    /// request has it; it is given back when the request ends or is enqueued. With `wait`, sleeps until a frozen file
-    /// system is thawed; without, returns false if it is frozen.
+    /// request has it; it is given back when the request ends or is enqueued. With `wait`, sleeps
+    /// until a frozen file system is thawed; without, returns false if it is frozen.
     pub(crate) fn start_write(&mut self, pick: impl FnOnce(&D::Io) -> &File, wait: bool) -> bool {
         let slot = self.slot();
         // SAFETY: The request is owned by `self`.

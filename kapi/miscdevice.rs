@@ -63,7 +63,8 @@ impl<T: ControlNode> ControlDevice<T> {
                 unsafe { slot.write(misc) };
                 // SAFETY: Filled in above; deregistered before it goes away. `data` is in place
                 // already, so that an open may follow at once.
-                to_result(unsafe { bindings::misc_register(slot) }).inspect_err(|error| failed(*error))
+                to_result(unsafe { bindings::misc_register(slot) })
+                    .inspect_err(|error| failed(*error))
             }),
         })
     }

@@ -83,7 +83,7 @@ impl<D: Driver> LimitsUpdate<'_, D> {
     }
 
     /// Puts the limits into force on a queue with no request: one that is frozen
-    /// (`FrozenQueue::commit_limits`), or whose disk has neither capacity nor opener's data.
+    /// (`FrozenQueue::commit_limits`), or whose disk has no capacity, so that requests fail.
     /// `EINVAL` if they do not fit together; nothing has changed then.
     pub(crate) fn commit(mut self) -> Result {
         // SAFETY: Started by `update_limits`; the lock is given back in any case.

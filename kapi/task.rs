@@ -8,7 +8,11 @@
 //! [`include/linux/blk-cgroup.h`](srctree/include/linux/blk-cgroup.h)
 
 use super::bindings;
-use core::{mem::MaybeUninit, ptr};
+use core::{
+    mem::MaybeUninit,
+    ptr,
+    sync::atomic::{compiler_fence, Ordering},
+};
 use kernel::ffi;
 
 /// No limit: `RLIM_INFINITY` of `include/uapi/asm-generic/resource.h`, which bindgen cannot tell.
@@ -111,6 +115,8 @@ unsafe fn detach_plug(task: *mut bindings::task_struct) -> *mut bindings::blk_pl
                 (*plug).cur_ktime = 0;
             }
         }
+        // The switch happens on this CPU, so that only the compiler has to keep the order.
+        compiler_fence(Ordering::SeqCst);
         (*task).plug = ptr::null_mut();
         plug
     }
