@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: GPL-2.0
-"""One ioctl of <linux/loop.h>, for the selftests.
+"""One ioctl of <linux/loop.h> (or a partition added by hand, <linux/blkpg.h>), for the selftests.
 
 	ioctl.py REQUEST TARGET [NAME=VALUE]...
 
@@ -8,6 +8,7 @@ TARGET is a device node, or the number of an inherited descriptor. Prints the re
 ("open:" and the errno if it was TARGET that could not be opened), and exits 1. The requests stand in REQUESTS with the
 names they take; open=ro, open=excl and open=ro+excl fit all of them.
 """
+import array
 import errno
 import fcntl
 import os
@@ -28,6 +29,8 @@ LOOP_CONFIGURE = 0x4C0A
 LOOP_CTL_ADD = 0x4C80
 LOOP_CTL_REMOVE = 0x4C81
 LOOP_CTL_GET_FREE = 0x4C82
+BLKPG = 0x1269
+BLKPG_ADD_PARTITION = 1
 
 FLAGS = {"read_only": 1, "autoclear": 4, "partscan": 8, "direct_io": 16}
 
@@ -40,6 +43,9 @@ INFO = struct.Struct("@iLLLiiii64s32s2L4s0L")
 # struct loop_config: fd block_size info reserved
 CONFIG_HEAD = struct.Struct("=II")
 CONFIG_TAIL = bytes(64)
+# struct blkpg_ioctl_arg: op flags datalen data. struct blkpg_partition: start length pno devname volname
+BLKPG_ARG = struct.Struct("@iiiP")
+BLKPG_PARTITION = struct.Struct("@qqi64s64s0q")
 
 
 def number(text):
@@ -110,12 +116,14 @@ def configure(fd, opts):
     """file= mode= block_size= and what Info64.update takes."""
     info = Info64().update(opts)
     head = CONFIG_HEAD.pack(backing(opts) & 0xFFFFFFFF, number(opts.get("block_size", "0")))
-    return fcntl.ioctl(fd, LOOP_CONFIGURE, head + info.pack() + CONFIG_TAIL)
+    fcntl.ioctl(fd, LOOP_CONFIGURE, head + info.pack() + CONFIG_TAIL)
+    return 0
 
 
 def set_status64(fd, opts):
     """Changes what is named of what is set, as Info64.update takes it."""
-    return fcntl.ioctl(fd, LOOP_SET_STATUS64, get_info64(fd).update(opts).pack())
+    fcntl.ioctl(fd, LOOP_SET_STATUS64, get_info64(fd).update(opts).pack())
+    return 0
 
 
 def get_status64(fd, opts):
@@ -132,6 +140,22 @@ def get_status(fd, opts):
     fields = INFO.unpack(raw)
     inode, offset, flag_bits, name = fields[2], fields[4], fields[7], fields[8].split(b"\0")[0].decode()
     return f"number={fields[0]} offset={offset} flags={flag_names(flag_bits)} name={name} inode={inode}"
+
+
+def add_partition(fd, opts):
+    """number= start= length=, in sectors."""
+    part = array.array("b", BLKPG_PARTITION.pack(number(opts["start"]) << 9, number(opts["length"]) << 9,
+                                                 number(opts["number"]), b"", b""))
+    address, size = part.buffer_info()
+    fcntl.ioctl(fd, BLKPG, BLKPG_ARG.pack(BLKPG_ADD_PARTITION, 0, size, address))
+    return 0
+
+
+def hold(fd, opts):
+    """Keeps the target open until the end of standard input."""
+    print("held", flush=True)
+    sys.stdin.read()
+    return "let go"
 
 
 def simple(request, name):
@@ -153,6 +177,8 @@ REQUESTS = {
     "add": simple(LOOP_CTL_ADD, "index"),
     "remove": simple(LOOP_CTL_REMOVE, "index"),
     "get-free": simple(LOOP_CTL_GET_FREE, "arg"),
+    "add-partition": add_partition,
+    "hold": hold,
     "raw": lambda fd, opts: fcntl.ioctl(fd, number(opts["request"]), number(opts.get("arg", "0"))),
 }
 

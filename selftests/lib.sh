@@ -22,10 +22,6 @@ TAP_POINT=0
 TAP_FAILED=0
 DEFERRED=()
 
-# The same list as the test bed's, which looks at the whole log once more when the guest is off.
-LOG_WARNINGS='WARNING:|BUG:|Oops|possible recursive locking|blocked for more than|refcount_t:|soft lockup'
-LOG_WARNINGS+='|general protection|KASAN|UBSAN|scheduling while atomic|workqueue: .* flush|Call Trace:'
-
 ### TAP
 
 plan() {
@@ -41,7 +37,7 @@ skip_all() {
 }
 
 diag() {
-	sed 's/^/# /' <<<"$*"
+	echo "# ${*//$'\n'/$'\n'# }"
 }
 
 bail() {
@@ -151,8 +147,14 @@ release() {
 	DEFERRED=()
 }
 
+# kernel_log: since this selftest started
+kernel_log() {
+	dmesg | sed "1,/$LOG_MARK/d"
+}
+
 log_warnings() {
-	dmesg | sed "1,/$LOG_MARK/d" | grep -E "$LOG_WARNINGS"
+	kernel_log >"$TMP/kernel.log"
+	/bed/tools/kernel-warnings "$TMP/kernel.log"
 }
 
 # What must be at the end as it was at the start: mounts, bound loop devices, device-mapper devices.
@@ -215,7 +217,7 @@ need_attach() {
 }
 
 bound() {
-	[ -e "/sys/block/$(basename "$1")/loop/backing_file" ]
+	[ -e "/sys/block/${1##*/}/loop/backing_file" ]
 }
 
 # await COMMAND...: until it is true; false if it does not become so, in time enough for the slowest machine.
@@ -223,10 +225,10 @@ await() {
 	local i
 
 	for ((i = 0; i < 600; i++)); do
-		"$@" && return
+		"$@" 2>"$TMP/await" && return
 		sleep 0.1
 	done
-	echo "still not: $*" >&2
+	echo "still not: $*: $(<"$TMP/await")" >&2
 	return 1
 }
 
@@ -240,13 +242,30 @@ detach() {
 	losetup --detach "$1" && await unbound "$1"
 }
 
+# hold DEVICE HOW: keeps it open (as open= of ioctl.py says) until let_go.
+hold() {
+	coproc HOLDER { ioctl hold "$1" open="$2"; }
+	read -r <&"${HOLDER[0]}"
+	[ "$REPLY" = held ]
+}
+
+let_go() {
+	eval "exec ${HOLDER[1]}>&-"
+	wait "$HOLDER_PID"
+}
+
+# await_unused: until no one, udev for one, has a loop device open or bound.
+await_unused() {
+	await grep --quiet --line-regexp 0 "/sys/module/$DRIVER/refcnt"
+}
+
 # loop_attr DEVICE NAME, queue_attr DEVICE NAME: attributes in sysfs.
 loop_attr() {
-	cat "/sys/block/$(basename "$1")/loop/$2"
+	echo "$(<"/sys/block/${1##*/}/loop/$2")"
 }
 
 queue_attr() {
-	cat "/sys/block/$(basename "$1")/queue/$2"
+	echo "$(<"/sys/block/${1##*/}/queue/$2")"
 }
 
 # inline DEVICE: commands that were done without a work item.
@@ -300,7 +319,7 @@ mkfs() {
 
 	shift 2
 	case $kind in
-	ext4) mkfs.ext4 -q -F "$@" "$device" ;;
+	ext4) mkfs.ext4 -q -F -m 0 "$@" "$device" ;;
 	xfs) mkfs.xfs -q -f "$@" "$device" ;;
 	btrfs) mkfs.btrfs -q -f "$@" "$device" ;;
 	vfat) mkfs.vfat "$@" "$device" ;;
@@ -318,17 +337,18 @@ fsck() {
 	esac
 }
 
-# lower KIND: a lower file system of this kind on $SPARE (or in memory) mounted at $LOWER; "bdev" only empties $SPARE.
-# Until the next release.
+# lower KIND [MOUNT_OPTION]...: a lower file system of this kind on $SPARE (or in memory) mounted at $LOWER; "bdev" only
+# empties $SPARE. Until the next release.
 lower() {
+	local kind=$1
+
+	shift
 	LOWER=$TMP/lower
-	case $1 in
-	bdev) blkdiscard --zeroout --length 128M "$SPARE" ;;
-	tmpfs | ramfs) mount_at none lower -t "$1" ;;
-	*)
-		modprobe "$1" && mkfs "$1" "$SPARE" >"$TMP/mkfs" && mount_at "$SPARE" lower
-		;;
-	esac || bail "no $1 to test on"
+	case $kind in
+	bdev) wipefs --all --quiet "$SPARE" && blkdiscard --zeroout --length 128M "$SPARE" ;;
+	tmpfs | ramfs) mount_at none lower -t "$kind" "$@" ;;
+	*) mkfs "$kind" "$SPARE" >"$TMP/mkfs" && mount_at "$SPARE" lower "$@" ;;
+	esac || bail "no $kind to test on"
 }
 
 # image KIND SIZE: what to attach, in $IMAGE: a sparse file in $LOWER, or $SPARE itself.
@@ -365,7 +385,7 @@ checksum() {
 ### Kernel uevents of block devices
 
 event_marker() {
-	echo "change 00000000-0000-4000-8000-$(printf %012d "$1")" >"/sys/class/block/$(basename "$SPARE")/uevent"
+	echo "change 00000000-0000-4000-8000-$(printf %012d "$1")" >"/sys/class/block/${SPARE##*/}/uevent"
 	grep --quiet "SYNTH_UUID=00000000-0000-4000-8000-$(printf %012d "$1")" "$TMP/uevents"
 }
 
@@ -386,10 +406,11 @@ uevents() {
 	return $status
 }
 
-# event_list DEVICE: one line an event of the device and its partitions, but for those that udev itself asks for.
+# event_list DEVICE: one line an event of the device and its partitions, but for those that udev itself asks for, and for
+# the media change that the block layer says a while later.
 event_list() {
-	awk -v RS= -v device="$(basename "$1")" '
-		/SYNTH_UUID/ || $0 !~ ("DEVNAME=[^\n]*" device "(p[0-9]+)?\n") { next }
+	awk -v RS= -v device="${1##*/}" '
+		/SYNTH_UUID|DISK_MEDIA_CHANGE/ || $0 !~ ("DEVNAME=[^\n]*" device "(p[0-9]+)?\n") { next }
 		{
 			line = ""
 			n = split($0, words, "\n")
@@ -398,7 +419,7 @@ event_list() {
 					action = words[i]
 				else if (sub("^DEVTYPE=", "", words[i]))
 					type = words[i]
-				else if (words[i] ~ /^(RESIZE|DISK_RO|DISK_MEDIA_CHANGE|PARTN)=/)
+				else if (words[i] ~ /^(RESIZE|DISK_RO|PARTN)=/)
 					line = line " " words[i]
 			}
 			print action " " type line
