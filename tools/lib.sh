@@ -42,14 +42,15 @@ root_kver() {
 	printf '%s\n' "$kver"
 }
 
-# lock NAME: hold the cache's lock of that name until this process and its
-# children have ended, so that what an interrupted run left behind is at rest.
+# lock NAME [--shared]: hold the cache's lock of that name until this process and
+# its children have ended, so that what an interrupted run left behind is at rest.
 lock() {
+	local fd options=("${@:2}")
 	mkdir -p "$cache/lock"
-	exec {lock_fd}>"$cache/lock/$1"
-	if ! flock --nonblock "$lock_fd"; then
+	exec {fd}>"$cache/lock/$1"
+	if ! flock "${options[@]}" --nonblock "$fd"; then
 		say "waiting for another run that holds $cache/lock/$1"
-		flock "$lock_fd"
+		flock "${options[@]}" "$fd"
 	fi
 }
 
@@ -59,26 +60,50 @@ discard() { rm -rf --one-file-system -- "$@"; }
 # attended COMMAND: run COMMAND such that it dies when this shell does.
 attended() { setpriv --pdeathsig KILL -- "$@"; }
 
-# in_root COMMAND [ARG...]: run COMMAND in the Debian root, in /checkout, which is
-# this checkout, read-only. The cache is at its own path, so that paths a build
-# records hold outside too. The mounts live in a namespace of their own: they
-# are gone with the command, however it ends.
+# Enter a Debian root and run a command there, in /checkout, which is this checkout,
+# read-only. To be run in a mount namespace of its own, with which the mounts go,
+# however the command ends: bash -c "$enter" NAME ROOT CACHE CHECKOUT COMMAND...
+# shellcheck disable=SC2016 # expanded by the inner shells
+readonly enter='
+	root=$1 cache=$2 top=$3
+	shift 3
+	mount -t proc proc "$root/proc"
+	mount --rbind /dev "$root/dev"
+	mount -t tmpfs tmpfs "$root/tmp"
+	mkdir -p "$root$cache" "$root/checkout"
+	[[ -z $cache ]] || mount --bind "$cache" "$root$cache"
+	mount --bind "$top" "$root/checkout"
+	mount -o remount,bind,ro "$root/checkout"
+	exec chroot "$root" /usr/bin/env -i \
+		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+		HOME=/root LANG=C.UTF-8 ${cache:+RUST_LOOP_CACHE="$cache"} \
+		sh -euc "cd /checkout; exec \"\$@\"" sh "$@"'
+
+# in_root COMMAND [ARG...]: run COMMAND in the Debian root. The cache is at its own
+# path, so that paths a build records hold outside too.
 in_root() {
 	need_root
-	# shellcheck disable=SC2016 # expanded by the inner shells
+	attended unshare --mount --propagation private -- \
+		bash -euc "$enter" in_root "$root" "$cache" "$top" "$@"
+}
+
+# over DIR COMMAND [ARG...]: run COMMAND with the Debian root at DIR/root, where it
+# can be written to: that lands in DIR/upper, and the root stays as it is.
+over() {
+	local dir=$1
+	shift
+	need_root
+	mkdir -p "$dir"/{upper,work,root}
+	# shellcheck disable=SC2016 # expanded by the inner shell
 	attended unshare --mount --propagation private -- bash -euc '
-		root=$1 cache=$2 top=$3
-		shift 3
-		mount -t proc proc "$root/proc"
-		mount --rbind /dev "$root/dev"
-		mount -t tmpfs tmpfs "$root/tmp"
-		mkdir -p "$root$cache" "$root/checkout"
-		mount --bind "$cache" "$root$cache"
-		mount --bind "$top" "$root/checkout"
-		mount -o remount,bind,ro "$root/checkout"
-		exec chroot "$root" /usr/bin/env -i \
-			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-			HOME=/root LANG=C.UTF-8 RUST_LOOP_CACHE="$cache" \
-			sh -euc "cd /checkout; exec \"\$@\"" sh "$@"
-	' in_root "$root" "$cache" "$top" "$@"
+		mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" overlay "$1/root"
+		shift 2
+		exec "$@"' over "$dir" "$root" "$@"
+}
+
+# in_overlay DIR COMMAND [ARG...]: run COMMAND in that root; the cache is not there.
+in_overlay() {
+	local dir=$1
+	shift
+	over "$dir" bash -euc "$enter" in_overlay "$dir/root" '' "$top" "$@"
 }
