@@ -11,7 +11,7 @@ MEM ?= 4G
 guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory '$(MEM)' --params '$(PARAMS)' \
 	$(if $(DIR),--dir '$(DIR)')
 
-.PHONY: modules clean setup build demo run shell check lint help
+.PHONY: modules install uninstall clean setup build demo run shell check lint help
 
 # A build folder that does not fit ends make here, with one line.
 ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
@@ -24,6 +24,10 @@ endif
 modules:
 	+$(MAKE) -C '$(kdir)' M='$(CURDIR)' modules
 	@tools/check-symbols rust_loop.ko '$(kdir)/Module.symvers'
+
+# DESTDIR, INSTALL_MOD_PATH and KVER go there by the environment.
+install uninstall:
+	@tools/install-module $@
 
 clean:
 	git clean -q -d -f -X
@@ -52,6 +56,9 @@ lint: setup
 
 define usage
 make [KDIR=folder]   build rust_loop.ko here, for the running kernel or that build folder
+make install         install it in place of the in-tree driver, for the running kernel (root)
+         [KVER=release] [DESTDIR=folder]
+make uninstall       take all of that back
 make setup           make the test bed: Debian root, build folder, initramfs (root; 3 GB, 5 minutes)
 make demo            real data through loop devices on Debian's own kernel, in a guest
 make run SCRIPT=file [DIR=folder] [DRIVER=rust_loop|loop|none] [FS=ext4|xfs|btrfs|f2fs|tmpfs]
