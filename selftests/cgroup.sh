@@ -1,0 +1,83 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Who pays (F80, F81): I/O is charged to the submitter's cgroup on the disk below, its priority reaches that disk, and a
+# command on account of another cgroup is not tried in the task at hand.
+
+. "$(dirname "$0")/lib.sh"
+
+plan 8
+
+CGROUP=/sys/fs/cgroup/selftest-$$
+DISK=$(stat --format=%Hr:%Lr "$SPARE")
+TRACE=/sys/kernel/tracing
+
+remove_cgroup() {
+	await rmdir "$CGROUP"
+}
+
+[ -e /sys/fs/cgroup/cgroup.subtree_control ] || mount -t cgroup2 none /sys/fs/cgroup
+echo "+io +memory" >/sys/fs/cgroup/cgroup.subtree_control || bail "no cgroups"
+mkdir "$CGROUP" || bail "no cgroup"
+defer remove_cgroup
+
+# within COMMAND...: as a member of the cgroup
+within() {
+	(echo "$BASHPID" >"$CGROUP/cgroup.procs" && exec "$@")
+}
+
+# charged FIELD: bytes on the disk below, so far
+charged() {
+	sed -n "s/^$DISK .*$1=\([0-9]*\).*/\1/p" "$CGROUP/io.stat" | grep . || echo 0
+}
+
+lower ext4
+image ext4 64M
+fallocate --length 64M "$IMAGE"
+need_attach "$IMAGE" --direct-io=on
+before=$(charged wbytes)
+within dd if=/dev/zero of="$LOOP" bs=64k count=128 oflag=direct status=none
+expect_num "direct writes" $(($(charged wbytes) - before)) -ge $((8 << 20))
+before=$(charged rbytes)
+within dd if="$LOOP" of="$TMP/out" bs=4k count=512 skip=4096 iflag=direct status=none
+expect_num "direct reads" $(($(charged rbytes) - before)) -ge $((2 << 20))
+detach "$LOOP"
+
+need_attach "$IMAGE"
+uncache "$IMAGE"
+before=$(charged rbytes)
+within dd if="$LOOP" of="$TMP/out" bs=64k count=128 iflag=direct status=none
+expect_num "reads through the page cache" $(($(charged rbytes) - before)) -ge $((8 << 20))
+before=$(charged wbytes)
+within dd if=/dev/zero of="$LOOP" bs=64k count=128 oflag=direct conv=fsync status=none
+expect_num "writes through the page cache" $(($(charged wbytes) - before)) -ge $((8 << 20))
+file=$(sed -n 's/^file //p' "$CGROUP/memory.stat")
+expect_num "the page cache is its own, too" "$file" -ge $((4 << 20))
+detach "$LOOP"
+
+# Another cgroup's pages, written back by this task.
+need_attach "$IMAGE" --direct-io=on
+mkfs ext4 "$LOOP"
+mount_at "$LOOP" upper
+dd if=/dev/zero of="$TMP/upper/file" bs=1M count=16 conv=fsync status=none
+before=$(charged wbytes)
+within dd if=/dev/zero of="$TMP/upper/file" bs=1M count=16 conv=notrunc status=none
+dd of="$TMP/upper/file" count=0 conv=notrunc,fsync status=none if=/dev/null
+expect_num "pages of the cgroup written back by another task" $(($(charged wbytes) - before)) -ge $((12 << 20))
+rust_only "which does not try for it" || expect_num "which does not try for it" "$(loop_attr "$LOOP" not_tried_cgroup)" -gt 0
+unmount "$TMP/upper"
+detach "$LOOP"
+
+# Priority: class and level, as the disk below gets them.
+mountpoint --quiet "$TRACE" || mount_at tracefs trace -t tracefs
+mountpoint --quiet "$TRACE" || TRACE=$TMP/trace
+quiet_trace() {
+	echo 0 >"$TRACE/events/block/block_rq_issue/enable"
+	echo >"$TRACE/trace"
+}
+need_attach "$IMAGE" --direct-io=on
+echo >"$TRACE/trace"
+echo 1 >"$TRACE/events/block/block_rq_issue/enable"
+defer quiet_trace
+ionice --class 1 --classdata 3 dd if="$LOOP" of="$TMP/out" bs=64k count=16 iflag=direct status=none
+expect_num "the priority of the submitter" "$(grep "block_rq_issue: ${DISK/:/,} " "$TRACE/trace" | grep --count 'rt,.*3')" -ge 16
+detach "$LOOP"

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Which commands are done in their submitter's task, by the counters, under each policy; the data is verified each time.
+
+. "$(dirname "$0")/lib.sh"
+
+[ "$DRIVER" = rust_loop ] || skip_all "rust_loop's counters"
+
+plan 26
+
+IMAGE=$DATA/image
+defer reload_default
+truncate --size 16M "$IMAGE"
+
+# count COUNTER...: their sum
+count() {
+	local name sum=0
+
+	for name; do
+		sum=$((sum + $(loop_attr "$LOOP" "$name")))
+	done
+	echo $sum
+}
+
+# cached_reads: fio over a buffered loop and a cached image; the inline share of its reads in $SHARE
+cached_reads() {
+	local inline punted
+
+	fio_verify "$LOOP" --rw=write --bs=4k --size=8M --do_verify=0 || return
+	cat "$IMAGE" >"$TMP/cached"
+	inline=$(inline "$LOOP") punted=$(count punted)
+	fio_verify "$LOOP" --rw=randread --bs=4k --size=8M || return
+	inline=$(($(inline "$LOOP") - inline)) punted=$(($(count punted) - punted))
+	SHARE=$((inline * 100 / (inline + punted)))
+	INLINE=$inline
+}
+
+for policy in auto reads always never; do
+	reload nowait=$policy || bail "cannot load with nowait=$policy"
+	need_attach "$IMAGE"
+	expect_ok "nowait=$policy: reads of cached data" cached_reads
+	if [ $policy = never ]; then
+		expect_eq "nowait=$policy: none inline" 0 "$INLINE"
+		expect_num "nowait=$policy: refused by policy" "$(count not_tried_policy)" -ge 2048
+	else
+		expect_num "nowait=$policy: inline, per cent" "$SHARE" -gt 90
+		expect_eq "nowait=$policy: no read is refused by policy" 0 "$(count not_tried_policy)"
+	fi
+	detach "$LOOP"
+	need_attach "$IMAGE" --direct-io=on
+	expect_ok "nowait=$policy: direct writes" fio_verify "$LOOP" --rw=randwrite --bs=4k --size=4M --do_verify=0
+	case $policy in
+	auto | always) expect_num "nowait=$policy: writes are tried" "$(count inline_done inline_queued inline_again)" -gt 0 ;;
+	*) expect_eq "nowait=$policy: writes are not tried" 0 "$(count inline_done inline_queued inline_again)" ;;
+	esac
+	detach "$LOOP"
+done
+
+# What is never tried.
+reload nowait=always
+need_attach "$IMAGE"
+dd if=/dev/zero of="$LOOP" bs=64k count=4 oflag=direct status=none
+expect_eq "buffered writes are work items" 4 "$(count not_tried_op)"
+blkdiscard --force --offset 1M --length 1M "$LOOP"
+blkdiscard --force --zeroout --offset 2M --length 1M "$LOOP"
+expect_num "so are discard and zeroes" "$(count not_tried_op)" -ge 6
+sync "$LOOP"
+expect_num "so is a flush" "$(count not_tried_op)" -ge 7
+refusals=$(cd "/sys/block/${LOOP#/dev/}/loop" && echo not_tried_*)
+# shellcheck disable=SC2086 # one word a counter
+expect_eq "nothing else is refused" "$(count not_tried_op)" "$(count $refusals)"
+# shellcheck disable=SC2086
+expect_eq "work items: the refused, and those that came back" "$(count punted)" "$(count $refusals inline_again)"
+detach "$LOOP"
+
+# What is not cached is asked for inline all the same, at no loss.
+need_attach "$IMAGE"
+uncache "$IMAGE"
+expect_ok "reads of data that is not cached" cmp --bytes=8M "$LOOP" "$IMAGE"
+detach "$LOOP"
