@@ -59,7 +59,7 @@ make [KDIR=folder]   build rust_loop.ko here, for the running kernel or that bui
 make install         install it in place of the in-tree driver, for the running kernel (root)
          [KVER=release] [DESTDIR=folder]
 make uninstall       take all of that back
-make setup           make the test bed: Debian root, build folder, initramfs (root; 3 GB, 5 minutes)
+make setup           make the test bed: Debian root, build folder, initramfs (root; 5 GB, 5 minutes)
 make demo            real data through loop devices on Debian's own kernel, in a guest
 make run SCRIPT=file [DIR=folder] [DRIVER=rust_loop|loop|none] [FS=ext4|xfs|btrfs|f2fs|tmpfs]
          [CPUS=2] [MEM=4G] [PARAMS="nr_hw_queues=4"]     run a script in a fresh guest
