@@ -25,7 +25,7 @@ good="0 $SECTORS linear $SPARE 0"
 
 # said COMMAND...: the error that it reports
 said() {
-	"$@" 2>&1 | grep --only-matching 'Input/output error'
+	"$@" 2>&1 | grep --only-matching 'Input/output error' | sort --unique
 }
 
 lower bdev
@@ -72,6 +72,7 @@ expect_ok "a hanging device: another one works" fio_verify "$LOOP" --rw=randwrit
 expect_ok "a hanging device: another one can be let go" detach "$LOOP"
 ioctl get-status64 "$HUNG" >"$TMP/out" &
 waiter=$!
+disown $waiter
 gone() {
 	! kill -0 "$1" 2>/dev/null
 }

@@ -42,7 +42,7 @@ for kind in ext4 xfs; do
 		image $kind 400M
 		need_attach "$IMAGE" --direct-io=$dio
 		if [ $kind = ext4 ]; then
-			mkfs ext4 "$LOOP" 64M
+			mkfs.ext4 -q -F "$LOOP" 64M
 		else
 			mkfs xfs "$LOOP" >"$TMP/out"
 		fi

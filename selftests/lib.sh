@@ -94,6 +94,7 @@ finish() {
 	fi
 	rm -rf "$TMP"
 	tap_end
+	exit
 }
 
 STATE=$(state)

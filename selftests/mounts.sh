@@ -18,6 +18,7 @@ fill() {
 	mkfs "$1" "$LOOP" && mount_at "$LOOP" upper && cp --archive "$TREE" "$TMP/upper/tree" && unmount "$TMP/upper"
 }
 
+TREE_SUM=$(tree_sum "$TREE")
 for kind in ext4 xfs btrfs; do
 	rm -f "$IMAGE"
 	truncate --size 512M "$IMAGE"
@@ -28,7 +29,7 @@ for kind in ext4 xfs btrfs; do
 	need_attach "$IMAGE" --direct-io=on
 	expect_ok "$kind: checked, over direct I/O" fsck $kind "$LOOP"
 	mount_at "$LOOP" upper -o ro
-	expect_eq "$kind: the same data" "$(tree_sum "$TREE")" "$(tree_sum "$TMP/upper/tree")"
+	expect_eq "$kind: the same data" "$TREE_SUM" "$(tree_sum "$TMP/upper/tree")"
 	unmount "$TMP/upper"
 	detach "$LOOP"
 done

@@ -10,7 +10,8 @@ plan 8
 IMAGE=$DATA/image
 head --bytes=1M /dev/urandom >"$DATA/pattern"
 
-# F20: dd's close is the last one, or losetup's, or udev's.
+# F20: dd's close is the last one, or losetup's, or udev's. In-tree, if losetup has the device open when dd closes it, what
+# dd wrote is still in the page cache when LOOP_CLR_FD makes all requests fail.
 racing_close() {
 	local i
 
@@ -24,13 +25,14 @@ racing_close() {
 		case $? in
 		0) await unbound "$LOOP" && cmp "$DATA/pattern" "$IMAGE" || return ;;
 		# Too late: the device was let go before dd opened it.
-		*) grep -q 'opening\|No space left' "$TMP/dd" && await unbound "$LOOP" || return ;;
+		*) grep -q 'failed to open\|No space left' "$TMP/dd" && await unbound "$LOOP" || return ;;
 		esac
 	done
 	cat "$TMP/dd"
 }
 for dio in off on; do
-	expect_ok "a buffered writer's close against detach, direct I/O $dio" racing_close $dio
+	in_tree_fault "a buffered writer's close against detach, direct I/O $dio" ||
+		expect_ok "a buffered writer's close against detach, direct I/O $dio" racing_close $dio
 done
 
 detach_under_io() {

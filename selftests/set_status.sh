@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 34
+plan 33
 
 IMAGE=$DATA/image
 head --bytes=8M /dev/urandom >"$IMAGE"

@@ -15,13 +15,13 @@ tap_plan() {
 	echo "1..$TAP_PLAN"
 }
 
-# tap_end: the end of the selftest, with the exit status that it has earned.
+# tap_end: the end of the selftest; its exit status is the one the selftest has earned.
 tap_end() {
 	if [ "$TAP_PLAN" -gt 0 ] && [ "$TAP_POINT" -ne "$TAP_PLAN" ]; then
 		diag "planned $TAP_PLAN points, made $TAP_POINT"
 		TAP_FAILED=1
 	fi
-	exit $TAP_FAILED
+	return $TAP_FAILED
 }
 
 # skip_all REASON: the whole selftest does not apply here.
