@@ -7,7 +7,7 @@ export DRIVER=rust_loop WORK=/work
 # shellcheck source=../lib.sh
 . /dir/lib.sh
 
-plan 22
+plan 25
 
 loaded() {
 	grep --quiet "^$1 " /proc/modules
@@ -48,6 +48,7 @@ expect_loads "losetup --find" losetup --find
 expect_loads "mount -o loop by fstab" mount /mnt/data
 expect_loads "losetup --direct-io" direct
 expect_loads "opening a node of major 7" open_by_number
+expect_loads "modprobe@loop.service" systemctl start modprobe@loop.service
 expect_ok "the in-tree driver is not loaded" failing loaded loop
 
 unload

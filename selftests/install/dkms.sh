@@ -5,8 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 tap_plan 14
 
-BEFORE=$(files)
-NAME=$(. ./dkms.conf && echo "$PACKAGE_NAME/$PACKAGE_VERSION")
+files >"$TMP/before"
+# shellcheck disable=SC2034 # kernelver: dkms.conf
+NAME=$(kernelver=$KVER && . ./dkms.conf && echo "$PACKAGE_NAME/$PACKAGE_VERSION")
 
 # excluded KVER CONFIG: DKMS says that the module is not for such a kernel.
 excluded() {
@@ -21,7 +22,9 @@ excluded() {
 }
 
 built() {
-	dkms build "$NAME" -k "$KVER" || ! cat "/var/lib/dkms/$NAME/build/make.log"
+	dkms build "$NAME" -k "$KVER" && return
+	cat "/var/lib/dkms/$NAME/build/make.log"
+	return 1
 }
 
 expect_ok "dkms add" dkms add .
@@ -36,7 +39,7 @@ expect_refused "make install beside it" "DKMS has installed" make install
 expect_ok "dkms remove" dkms remove "$NAME" --all
 # DKMS leaves its empty folders.
 find /usr/lib/modules -type d -empty -path '*/updates*' -delete
-expect_eq "the files are those of before" "$BEFORE" "$(files)"
+expect_files "the files are those of before" "$TMP/before"
 expect_ok "no cache is left" test ! -e /var/cache/rust_loop
 expect_eq "modprobe loop: $IN_TREE" "$IN_TREE" "$(would_load loop)"
 tap_end

@@ -6,7 +6,7 @@
 tap_plan 8
 
 expect_ok "make uninstall" make uninstall
-expect_eq "the files are those of before" "$(cat /srv/files)" "$(files)"
+expect_files "the files are those of before" /srv/files
 expect_loop "$IN_TREE"
 expect_eq "initramfs: loop again" "/loop.ko.xz" "$(initramfs_loop)"
 expect_ok "once more: nothing to do" make uninstall
