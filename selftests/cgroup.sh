@@ -55,9 +55,14 @@ file=$(sed -n 's/^file //p' "$CGROUP/memory.stat")
 expect_num "the page cache is its own, too" "$file" -ge $((4 << 20))
 detach "$LOOP"
 
-# Another cgroup's pages, written back by this task.
+# Another cgroup's pages, written back by this task: XFS, which overwrites in no transaction.
+truncate --size 400M "$IMAGE"
+[ "$DRIVER" = loop ] || {
+	defer reload_default
+	reload nowait=always
+}
 need_attach "$IMAGE" --direct-io=on
-mkfs ext4 "$LOOP"
+mkfs xfs "$LOOP" >"$TMP/out"
 mount_at "$LOOP" upper
 within dd if=/dev/zero of="$TMP/upper/file" bs=1M count=16 conv=fsync status=none
 before=$(charged wbytes)

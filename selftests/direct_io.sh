@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 21
+plan 23
 
 IMAGE=$DATA/image
 head --bytes=4M /dev/urandom >"$IMAGE"
@@ -88,6 +88,30 @@ in_tree_fault "switched on: nothing of the image stays cached" ||
 		"$(fincore --bytes --noheadings --output PAGES "$IMAGE" | tr -d ' ')"
 detach "$LOOP"
 expect_ok "all is in the image" cmp "$DATA/expected" "$IMAGE"
+
+# Memory that begins and ends in the middle of pages, in pieces.
+pieces() {
+	python3 -IS - "$1" <<'EOF'
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+def pieces():
+    view = memoryview(mmap.mmap(-1, 1 << 20))
+    return [view[512:1024], view[4608:8704], view[12800:13312], view[20992:29696], view[65024:589824]]
+out, back = pieces(), pieces()
+for piece in out:
+    piece[:] = os.urandom(len(piece))
+length = sum(map(len, out))
+assert os.pwritev(fd, out, 1024) == length
+assert os.preadv(fd, back, 1024) == length
+assert out == back
+assert os.pread(os.open(sys.argv[1], os.O_RDONLY), length, 1024) == b"".join(out)
+EOF
+}
+for dio in off on; do
+	need_attach "$IMAGE" --direct-io=$dio --sector-size 512
+	expect_ok "memory in pieces, direct I/O $dio" pieces "$LOOP"
+	detach "$LOOP"
+done
 
 # F44
 lower ramfs

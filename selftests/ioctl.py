@@ -158,9 +158,21 @@ def hold(fd, opts):
     return "let go"
 
 
+def ioctl_word(fd, request, word):
+    """A number as the argument, of up to 64 bits, of which fcntl.ioctl passes but 32."""
+    if -1 << 31 <= word < 1 << 31:
+        return fcntl.ioctl(fd, request, word)
+    import ctypes  # takes long to load
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.ioctl(fd, ctypes.c_ulong(request), ctypes.c_ulong(word))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "ioctl")
+    return result
+
+
 def simple(request, name):
     """A request whose argument is a number, NAME=."""
-    return lambda fd, opts: fcntl.ioctl(fd, request, number(opts.get(name, "0")))
+    return lambda fd, opts: ioctl_word(fd, request, number(opts.get(name, "0")))
 
 
 REQUESTS = {
@@ -179,7 +191,7 @@ REQUESTS = {
     "get-free": simple(LOOP_CTL_GET_FREE, "arg"),
     "add-partition": add_partition,
     "hold": hold,
-    "raw": lambda fd, opts: fcntl.ioctl(fd, number(opts["request"]), number(opts.get("arg", "0"))),
+    "raw": lambda fd, opts: ioctl_word(fd, number(opts["request"]), number(opts.get("arg", "0"))),
 }
 
 

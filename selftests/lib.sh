@@ -93,8 +93,9 @@ finish() {
 		fi
 	fi
 	rm -rf "$TMP"
+	# Without a number exit keeps the status from before the trap.
 	tap_end
-	exit
+	exit $?
 }
 
 STATE=$(state)

@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# needs: MEM=640M
+# More dirty data than memory, and swap (F12): writing back and swapping out go through the device, which needs memory for
+# it. They make progress, and the data is right.
+
+. "$(dirname "$0")/lib.sh"
+
+plan 6
+
+# fill FILE: more than there is memory, by its own sum
+fill() {
+	fio --name=fill --filename="$1" --rw=write --bs=256k --size=800M --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--verify_state_save=0 --end_fsync=1
+}
+
+for kind in xfs ext4; do
+	lower $kind
+	for dio in off on; do
+		image $kind 950M
+		need_attach "$IMAGE" --direct-io=$dio
+		mkfs $kind "$LOOP" >"$TMP/out"
+		mount_at "$LOOP" upper
+		expect_ok "$kind on $kind, direct I/O $dio: written and read back" fill "$TMP/upper/file"
+		unmount "$TMP/upper"
+		detach "$LOOP"
+	done
+	release
+done
+
+swap_off() {
+	! grep --quiet "^$LOOP " /proc/swaps || swapoff "$LOOP"
+}
+
+lower ext4
+image ext4 700M
+fallocate --length 700M "$IMAGE"
+for dio in off on; do
+	need_attach "$IMAGE" --direct-io=$dio
+	mkswap "$LOOP" >"$TMP/out"
+	swapon "$LOOP"
+	defer swap_off
+	expect_ok "swap, direct I/O $dio" stress-ng --quiet --vm 2 --vm-bytes 350M --vm-method rowhammer --verify --vm-ops 4000
+	swap_off
+	detach "$LOOP"
+done
