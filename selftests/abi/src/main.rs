@@ -11,9 +11,9 @@
 //! | `report EXPECTED RESULTS RUNNER RUN...` | compares, see `report.rs`                        |
 
 mod compare;
+mod kapi;
 mod random;
 mod report;
-mod sys;
 mod table;
 mod uapi;
 mod uevent;

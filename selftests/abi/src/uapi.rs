@@ -2,7 +2,7 @@
 
 //! `include/uapi/linux/loop.h` as a C program of this word size sees it.
 
-use crate::sys::Plain;
+use crate::kapi::Plain;
 
 pub const LOOP_SET_FD: u32 = 0x4c00;
 pub const LOOP_CLR_FD: u32 = 0x4c01;

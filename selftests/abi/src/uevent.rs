@@ -2,7 +2,7 @@
 
 //! The kernel's uevents of loop disks and their partitions.
 
-use crate::sys::{self, Result};
+use crate::kapi::{self, Result};
 use std::os::fd::OwnedFd;
 
 /// Hears events from its creation on.
@@ -14,7 +14,7 @@ pub struct Monitor {
 impl Monitor {
     pub fn new() -> Result<Self> {
         Ok(Self {
-            socket: sys::uevent_socket()?,
+            socket: kapi::uevent_socket()?,
             buffer: vec![0; 16 << 10],
         })
     }
@@ -24,7 +24,7 @@ impl Monitor {
     pub fn events(&mut self) -> Vec<String> {
         let mut events = Vec::new();
         loop {
-            match sys::receive(&self.socket, &mut self.buffer) {
+            match kapi::receive(&self.socket, &mut self.buffer) {
                 Ok(len) => events.extend(describe(&self.buffer[..len])),
                 Err(errno) if errno.0 == libc::EAGAIN => return events,
                 Err(errno) => events.push(format!("lost({errno})")),

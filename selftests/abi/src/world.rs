@@ -7,7 +7,7 @@
 //! fields: the result of the step itself, the uevents, and everything in sysfs that has changed.
 
 use crate::{
-    sys::{self, Errno, Plain, Result},
+    kapi::{self, Errno, Plain, Result},
     uapi::*,
     uevent::Monitor,
 };
@@ -111,8 +111,8 @@ pub struct World {
     top_diskseq: u64,
     /// What each device was last bound to: device, inode, device of a node.
     bound: BTreeMap<&'static str, (u64, u64, u64)>,
-    writable_page: sys::Pages,
-    constant_page: sys::Pages,
+    writable_page: kapi::Pages,
+    constant_page: kapi::Pages,
     /// Ends of pipes and sockets that must outlive a step.
     kept: Vec<OwnedFd>,
     sysfs: Sysfs,
@@ -279,8 +279,8 @@ impl World {
             diskseq: BTreeMap::new(),
             top_diskseq: 0,
             bound: BTreeMap::new(),
-            writable_page: sys::Pages::new(true),
-            constant_page: sys::Pages::new(false),
+            writable_page: kapi::Pages::new(true),
+            constant_page: kapi::Pages::new(false),
             kept: Vec::new(),
             sysfs: Sysfs::default(),
             dirty: true,
@@ -295,7 +295,7 @@ impl World {
         let admin = words.first() != Some(&"nocap");
         if !admin {
             words.remove(0);
-            sys::set_admin(false).unwrap_or_else(|errno| panic!("capset: {errno}"));
+            kapi::set_admin(false).unwrap_or_else(|errno| panic!("capset: {errno}"));
         }
         self.dirty |= matches!(words[0], "write" | "block" | "truncate" | "unlink");
         let result = self.act(&words);
@@ -303,7 +303,7 @@ impl World {
         let idle = matches!(words[0], "get" | "get64" | "read" | "sysfs")
             || matches!(&*result, "none" | "taken");
         if !admin {
-            sys::set_admin(true).unwrap_or_else(|errno| panic!("capset: {errno}"));
+            kapi::set_admin(true).unwrap_or_else(|errno| panic!("capset: {errno}"));
         }
         self.kept.clear();
         let mut fields = vec![("result".to_owned(), result)];
@@ -348,7 +348,7 @@ impl World {
             ("ondemand", [minor]) => {
                 let path = self.memory.join("node");
                 _ = fs::remove_file(&path);
-                let made = sys::make_block_node(&path.to_string_lossy(), 7, number(minor) as u32);
+                let made = kapi::make_block_node(&path.to_string_lossy(), 7, number(minor) as u32);
                 show(made.and_then(|()| open(&path, "r")).map(|_| "ok"))
             }
             ("truncate", [backing, size]) => {
@@ -391,7 +391,7 @@ impl World {
     }
 
     fn control(&self, cmd: u32, arg: &str) -> Result<i32> {
-        sys::ioctl_value(self.control.as_raw_fd(), cmd, argument(arg))
+        kapi::ioctl_value(self.control.as_raw_fd(), cmd, argument(arg))
     }
 
     /// Steps with an opening of a device.
@@ -399,36 +399,38 @@ impl World {
         let options = Options(words);
         match (verb, words) {
             ("conf", [backing, ..]) => self.with_file(backing, device, |file| {
-                let mut config: LoopConfig = sys::zeroed();
+                let mut config: LoopConfig = kapi::zeroed();
                 config.fd = file as u32;
                 config.block_size = options.number("bs") as u32;
                 config.info = info64(&options);
                 config.reserved = [options.number("reserved"); 8];
-                sys::ioctl_struct(fd, LOOP_CONFIGURE, &mut config)
+                kapi::ioctl_struct(fd, LOOP_CONFIGURE, &mut config)
             }),
             ("setfd", [backing]) => self.with_file(backing, device, |file| {
-                sys::ioctl_value(fd, LOOP_SET_FD, file as usize)
+                kapi::ioctl_value(fd, LOOP_SET_FD, file as usize)
             }),
             ("change", [backing]) => self.with_file(backing, device, |file| {
-                sys::ioctl_value(fd, LOOP_CHANGE_FD, file as usize)
+                kapi::ioctl_value(fd, LOOP_CHANGE_FD, file as usize)
             }),
-            ("clr", []) => show(sys::ioctl_value(fd, LOOP_CLR_FD, 0)),
-            ("capacity", []) => show(sys::ioctl_value(fd, LOOP_SET_CAPACITY, 0)),
-            ("dio", [arg]) => show(sys::ioctl_value(fd, LOOP_SET_DIRECT_IO, argument(arg))),
-            ("bs", [arg]) => show(sys::ioctl_value(fd, LOOP_SET_BLOCK_SIZE, argument(arg))),
-            ("status64", _) => show(sys::ioctl_struct(
+            ("clr", []) => show(kapi::ioctl_value(fd, LOOP_CLR_FD, 0)),
+            ("capacity", []) => show(kapi::ioctl_value(fd, LOOP_SET_CAPACITY, 0)),
+            ("dio", [arg]) => show(kapi::ioctl_value(fd, LOOP_SET_DIRECT_IO, argument(arg))),
+            ("bs", [arg]) => show(kapi::ioctl_value(fd, LOOP_SET_BLOCK_SIZE, argument(arg))),
+            ("status64", _) => show(kapi::ioctl_struct(
                 fd,
                 LOOP_SET_STATUS64,
                 &mut info64(&options),
             )),
-            ("status", _) => show(sys::ioctl_struct(
+            ("status", _) => show(kapi::ioctl_struct(
                 fd,
                 LOOP_SET_STATUS,
                 &mut old_info(&options),
             )),
             ("get64", []) => self.get_status64(fd, device),
             ("get", []) => self.get_status(fd, device),
-            ("ioctl", [cmd, arg]) => show(sys::ioctl_value(fd, number(cmd) as u32, self.wild(arg))),
+            ("ioctl", [cmd, arg]) => {
+                show(kapi::ioctl_value(fd, number(cmd) as u32, self.wild(arg)))
+            }
             ("block", [what, args @ ..]) => block_ioctl(fd, what, args),
             ("read", [offset, len]) => self.read(fd, number(offset), argument(len)),
             ("write", [offset, len, seed]) => {
@@ -501,11 +503,11 @@ impl World {
         let file = match name {
             "none" => return show(f(-1)),
             "closed" => return show(f(999)),
-            "memory" => sys::memory_file().and_then(|file| {
+            "memory" => kapi::memory_file().and_then(|file| {
                 file.set_len(IMAGE as u64)?;
                 Ok(file)
             }),
-            "pipe" => sys::pipe().map(|(read, write)| {
+            "pipe" => kapi::pipe().map(|(read, write)| {
                 self.kept.push(write.into());
                 read
             }),
@@ -573,10 +575,10 @@ impl World {
     }
 
     fn get_status64(&self, fd: RawFd, device: &str) -> String {
-        let mut info: LoopInfo64 = sys::zeroed();
+        let mut info: LoopInfo64 = kapi::zeroed();
         // What the kernel leaves alone shows.
         info.encrypt_key = [0xee; 32];
-        if let Err(errno) = sys::ioctl_struct(fd, LOOP_GET_STATUS64, &mut info) {
+        if let Err(errno) = kapi::ioctl_struct(fd, LOOP_GET_STATUS64, &mut info) {
             return errno.to_string();
         }
         format!(
@@ -596,10 +598,10 @@ impl World {
     }
 
     fn get_status(&self, fd: RawFd, device: &str) -> String {
-        let mut info: LoopInfo = sys::zeroed();
+        let mut info: LoopInfo = kapi::zeroed();
         info.encrypt_key = [0xee; 32];
         info.reserved = [0xee; 4];
-        if let Err(errno) = sys::ioctl_struct(fd, LOOP_GET_STATUS, &mut info) {
+        if let Err(errno) = kapi::ioctl_struct(fd, LOOP_GET_STATUS, &mut info) {
             return errno.to_string();
         }
         #[allow(clippy::useless_conversion, reason = "u16 in 32-bit programs")]
@@ -633,7 +635,7 @@ impl World {
                 continue;
             }
             let cleared = open(&node(device), "r")
-                .and_then(|file| sys::ioctl_value(file.as_raw_fd(), LOOP_CLR_FD, 0));
+                .and_then(|file| kapi::ioctl_value(file.as_raw_fd(), LOOP_CLR_FD, 0));
             left.push_str(&format!(" {device}={}", show(cleared)));
         }
         self.refill();
@@ -766,7 +768,7 @@ impl World {
 }
 
 fn info64(options: &Options<'_>) -> LoopInfo64 {
-    let mut info: LoopInfo64 = sys::zeroed();
+    let mut info: LoopInfo64 = kapi::zeroed();
     info.offset = options.number("offset");
     info.sizelimit = options.number("limit");
     info.flags = options.number("flags") as u32;
@@ -781,7 +783,7 @@ fn info64(options: &Options<'_>) -> LoopInfo64 {
 }
 
 fn old_info(options: &Options<'_>) -> LoopInfo {
-    let mut info: LoopInfo = sys::zeroed();
+    let mut info: LoopInfo = kapi::zeroed();
     info.offset = options.number("offset") as i32;
     info.flags = options.number("flags") as i32;
     info.encrypt_type = options.number("crypt") as i32;
@@ -802,22 +804,22 @@ const fn block_read(nr: u32, bytes: usize) -> u32 {
 
 /// Asks for a value.
 fn query<T: Plain + std::fmt::Display>(fd: RawFd, cmd: u32) -> String {
-    let mut value: T = sys::zeroed();
-    show(sys::ioctl_struct(fd, cmd, &mut value).map(|_| value))
+    let mut value: T = kapi::zeroed();
+    show(kapi::ioctl_struct(fd, cmd, &mut value).map(|_| value))
 }
 
 /// The block layer's ioctls, as far as drivers and their limits have a part in them.
 fn block_ioctl(fd: RawFd, what: &str, args: &[&str]) -> String {
     match (what, args) {
-        ("roset", [value]) => show(sys::ioctl_struct(
+        ("roset", [value]) => show(kapi::ioctl_struct(
             fd,
             block_io(93),
             &mut (number(value) as i32),
         )),
         ("roget", []) => query::<i32>(fd, block_io(94)),
-        ("rrpart", []) => show(sys::ioctl_value(fd, block_io(95), 0)),
+        ("rrpart", []) => show(kapi::ioctl_value(fd, block_io(95), 0)),
         ("getsize", []) => query::<usize>(fd, block_io(96)),
-        ("flsbuf", []) => show(sys::ioctl_value(fd, block_io(97), 0)),
+        ("flsbuf", []) => show(kapi::ioctl_value(fd, block_io(97), 0)),
         ("raget", []) => query::<usize>(fd, block_io(99)),
         ("ssz", []) => query::<i32>(fd, block_io(104)),
         ("bszget", []) => query::<i32>(fd, block_read(112, size_of::<usize>())),
@@ -829,19 +831,19 @@ fn block_ioctl(fd: RawFd, what: &str, args: &[&str]) -> String {
         ("rotational", []) => {
             let mut value = 0u32;
             // It writes a `short`.
-            show(sys::ioctl_struct(fd, block_io(126), &mut value).map(|_| value & 0xffff))
+            show(kapi::ioctl_struct(fd, block_io(126), &mut value).map(|_| value & 0xffff))
         }
-        ("discard", [offset, len]) => show(sys::ioctl_struct(
+        ("discard", [offset, len]) => show(kapi::ioctl_struct(
             fd,
             block_io(119),
             &mut [number(offset), number(len)],
         )),
-        ("secdiscard", [offset, len]) => show(sys::ioctl_struct(
+        ("secdiscard", [offset, len]) => show(kapi::ioctl_struct(
             fd,
             block_io(125),
             &mut [number(offset), number(len)],
         )),
-        ("zeroout", [offset, len]) => show(sys::ioctl_struct(
+        ("zeroout", [offset, len]) => show(kapi::ioctl_struct(
             fd,
             block_io(127),
             &mut [number(offset), number(len)],
@@ -850,16 +852,16 @@ fn block_ioctl(fd: RawFd, what: &str, args: &[&str]) -> String {
         ("delete", [index]) => partition(fd, 2, index, "0", "0"),
         ("resize", [index, start, len]) => partition(fd, 3, index, start, len),
         // A floppy's, a disk's geometry, a CD's: what probing programs try.
-        ("fdflush", []) => show(sys::ioctl_value(fd, 0x24b, 0)),
-        ("geometry", []) => show(sys::ioctl_struct(fd, 0x301, &mut [0u64; 2]).map(|_| "some")),
-        ("cdrom", []) => show(sys::ioctl_value(fd, 0x5331, 0)),
+        ("fdflush", []) => show(kapi::ioctl_value(fd, 0x24b, 0)),
+        ("geometry", []) => show(kapi::ioctl_struct(fd, 0x301, &mut [0u64; 2]).map(|_| "some")),
+        ("cdrom", []) => show(kapi::ioctl_value(fd, 0x5331, 0)),
         _ => panic!("no block ioctl: {what} {args:?}"),
     }
 }
 
 /// BLKPG.
 fn partition(fd: RawFd, op: i32, index: &str, start: &str, len: &str) -> String {
-    let mut data: BlkpgPartition = sys::zeroed();
+    let mut data: BlkpgPartition = kapi::zeroed();
     data.pno = number(index) as i32;
     data.start = number(start) as i64;
     data.length = number(len) as i64;
@@ -869,5 +871,5 @@ fn partition(fd: RawFd, op: i32, index: &str, start: &str, len: &str) -> String 
         datalen: size_of_val(&data) as i32,
         data: &raw const data,
     };
-    show(sys::ioctl_struct(fd, block_io(105), &mut arg))
+    show(kapi::ioctl_struct(fd, block_io(105), &mut arg))
 }
