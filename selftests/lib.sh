@@ -115,13 +115,12 @@ attach() {
 	local file=$1
 
 	shift
-	LOOP=$(losetup --find --show "$@" "$file") || return 1
-	defer detach "$LOOP"
+	LOOP=$(losetup --find --show "$@" "$file" 2>"$TMP/losetup") && defer detach "$LOOP"
 }
 
 # need_attach FILE [LOSETUP_OPTION]...: where the selftest makes no sense without.
 need_attach() {
-	attach "$@" || bail "cannot attach $*"
+	attach "$@" || bail "cannot attach $*: $(<"$TMP/losetup")"
 }
 
 bound() {
