@@ -12,8 +12,8 @@ pub struct Expected {
     used: Cell<usize>,
 }
 
-const KEYS: [&str; 7] = [
-    "bits", "after", "step", "field", "in-tree", "ours", "reason",
+const KEYS: [&str; 8] = [
+    "bits", "after", "step", "field", "in-tree", "ours", "reason", "seldom",
 ];
 
 /// A difference in one field of the outcome of one step.
@@ -86,9 +86,9 @@ impl Expected {
         self.keys.get("reason").map_or("", String::as_str)
     }
 
-    /// How many differences it has explained.
-    pub fn used(&self) -> usize {
-        self.used.get()
+    /// Whether it has explained no difference, though it should have: the fixed steps have one.
+    pub fn is_stale(&self) -> bool {
+        self.used.get() == 0 && !self.keys.contains_key("seldom")
     }
 
     fn explains(&self, bits: &str, before: &[&str], difference: &Difference<'_>) -> bool {

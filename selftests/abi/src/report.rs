@@ -85,7 +85,7 @@ impl Report<'_> {
             }
         }
         for entry in self.expected {
-            if entry.used() == 0 {
+            if entry.is_stale() {
                 tap(
                     false,
                     &format!("abi: difference [{}] is not there any more", entry.name()),
