@@ -27,7 +27,7 @@ bad() {
 		skip "$1: leaves nothing behind" "rust_loop only"
 		return
 	fi
-	mark="selftest $TEST $$ tries $1"
+	mark="selftest $TEST $$ tries '$1'"
 	echo "$mark" >/dev/kmsg
 	modprobe "$DRIVER" "$1" 2>"$TMP/out"
 	status=$?
