@@ -8,7 +8,7 @@ use core::fmt;
 
 /// Hardware queues of a device if the user asks for none in particular, given that many CPUs.
 ///
-/// More bring nothing measurable, and every queue has its own set of requests.
+/// As many as the published measurements used; every queue has its own set of requests.
 const DEFAULT_HW_QUEUES: u32 = 4;
 
 /// Most hardware queues a user can ask for.
