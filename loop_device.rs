@@ -714,17 +714,18 @@ impl LoopDevice {
         let _claim = bdev.claim(mode)?;
         let _phase = self.phase.lock_killable()?;
         self.bound()?;
-        let block_size = checked_block_size(u64::try_from(bytes)?)?;
+        let asked = checked_block_size(u64::try_from(bytes)?)?.map(BlockSize::bytes);
+        // The default takes the file's limits over even if it is the same size: LOOP_CHANGE_FD may
+        // have brought in another file.
+        if asked == Some(disk.logical_block_size()) {
+            return Ok(());
+        }
         let (mut backing, mut flags, dio) = self
             .with_binding(|b| (b.backing.clone(), b.flags, b.dio))
             .ok_or(ENXIO)?;
-        let block_size = block_size.map_or_else(
-            || dio.default_block_size(backing.direct, bindings::BLK_MAX_BLOCK_SIZE),
-            BlockSize::bytes,
-        );
-        if disk.logical_block_size() == block_size {
-            return Ok(());
-        }
+        let block_size = asked.unwrap_or_else(|| {
+            dio.default_block_size(backing.direct, bindings::BLK_MAX_BLOCK_SIZE)
+        });
         if !dio.allows(block_size, backing.offset, backing.file.can_direct()) {
             flags = flags.without(Flags::DIRECT_IO);
         }
