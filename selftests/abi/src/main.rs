@@ -5,15 +5,19 @@
 //!
 //! | call                               | does                                                  |
 //! |------------------------------------|-------------------------------------------------------|
-//! | `table`                            | prints the fixed steps                                |
+//! | `table`, `parameters`              | prints fixed steps                                    |
 //! | `random SEED COUNT`                | prints random ones                                    |
-//! | `run DRIVER WORK MEMORY DISK DISK4K` | carries out those of stdin, writes the transcript   |
+//! | `run DRIVER PLACE...`              | carries out those of stdin, writes the transcript     |
+//! | `other PLACE...`                   | is the second process of that, see `other.rs`         |
 //! | `report EXPECTED RESULTS RUNNER RUN...` | compares, see `report.rs`                        |
 
+mod actor;
 mod compare;
 mod kapi;
+mod other;
 mod random;
 mod report;
+mod sysfs;
 mod table;
 mod uapi;
 mod uevent;
@@ -21,8 +25,8 @@ mod world;
 
 use std::{io::Write, path::Path, process::ExitCode};
 
-fn run(driver: &str, [work, memory, disk, disk4k]: [&String; 4]) -> ExitCode {
-    let mut world = match world::World::new(work, memory, disk, disk4k, driver) {
+fn run(driver: &str, places: actor::Places) -> ExitCode {
+    let mut world = match world::World::new(places, driver) {
         Ok(world) => world,
         Err(errno) => {
             eprintln!("abi: no world: {errno}");
@@ -44,12 +48,21 @@ fn run(driver: &str, [work, memory, disk, disk4k]: [&String; 4]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn places(args: &[&str]) -> actor::Places {
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    actor::Places::from_args(&args.try_into().expect("five places"))
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         ["table"] => {
             println!("{}", table::steps().join("\n"));
+            ExitCode::SUCCESS
+        }
+        ["parameters"] => {
+            println!("{}", table::parameters().join("\n"));
             ExitCode::SUCCESS
         }
         ["random", seed, count] => {
@@ -60,7 +73,12 @@ fn main() -> ExitCode {
             );
             ExitCode::SUCCESS
         }
-        ["run", driver, _, _, _, _] => run(driver, [&args[2], &args[3], &args[4], &args[5]]),
+        ["run", driver, ref rest @ ..] => run(driver, places(rest)),
+        ["other", ref rest @ ..] => {
+            let actor = actor::Actor::new(places(rest));
+            other::serve(actor.unwrap_or_else(|errno| panic!("no openings: {errno}")));
+            ExitCode::SUCCESS
+        }
         ["report", expected, results, runner, ..] => {
             let text = std::fs::read_to_string(expected).expect("the expected differences");
             let list = compare::Expected::parse(&text).unwrap_or_else(|error| {

@@ -5,7 +5,7 @@
 //! `expected-differences`.
 
 /// Steps of one sequence, which begins with new devices.
-const SEQUENCE: usize = 40;
+const SEQUENCE: usize = 60;
 
 /// xorshift64*.
 struct Random(u64);
@@ -55,6 +55,8 @@ const BACKINGS: &[&str] = &[
     "b4k",
     "b4k:r",
     "b4k:rw,direct",
+    "f4k",
+    "f4k:rw,direct",
     "X",
     "Y",
     "X:r",
@@ -151,6 +153,18 @@ impl Random {
         }
     }
 
+    /// A step of one of the two processes.
+    fn any_step(&mut self, open: &mut Openings) -> String {
+        if !self.one_in(4) {
+            return self.step(&mut open.own);
+        }
+        if self.one_in(40) {
+            open.other.clear();
+            return format!("other {}", self.pick(&["exit", "kill"]));
+        }
+        format!("other {}", self.step(&mut open.other))
+    }
+
     /// A step by one of the openings that there may be.
     fn step(&mut self, open: &mut Vec<&'static str>) -> String {
         let mut slot = self.pick(SLOTS);
@@ -244,18 +258,28 @@ impl Random {
     }
 }
 
-/// The `count` steps of a seed.
+/// Both processes' openings.
+#[derive(Default)]
+struct Openings {
+    own: Vec<&'static str>,
+    other: Vec<&'static str>,
+}
+
+/// The `count` steps of a seed, others for each word size.
 pub fn steps(seed: u64, count: usize) -> Vec<String> {
     // No state of all zeroes, and neighbours far apart.
+    let seed = 2 * seed + u64::from(usize::BITS == 32);
     let mut random = Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut steps = Vec::new();
-    let mut open = Vec::new();
+    let mut open = Openings::default();
     for i in 0..count {
         if i % SEQUENCE == 0 {
             steps.push("fresh".to_owned());
-            open.clear();
+            open = Openings::default();
         }
-        steps.push(random.step(&mut open));
+        let step = random.any_step(&mut open);
+        let quick = if random.one_in(2) { "quick " } else { "" };
+        steps.push(format!("{quick}{step}"));
     }
     steps
 }

@@ -46,13 +46,13 @@ fn describe(datagram: &[u8]) -> Option<String> {
     if get("SUBSYSTEM") != Some("block") || !name.starts_with("loop") {
         return None;
     }
-    let partition = get("DEVTYPE") == Some("partition");
+    let pooled = get("DEVTYPE") == Some("partition") && get("MAJOR") != Some("7");
     let mut event = format!("{}:{name}", get("ACTION")?);
     for (key, value) in &pairs {
         match *key {
             "ACTION" | "DEVNAME" | "SUBSYSTEM" | "SEQNUM" | "DISKSEQ" => {}
             // Numbers from a pool that all disks share.
-            "MAJOR" | "MINOR" if partition => {}
+            "MAJOR" | "MINOR" if pooled => {}
             // The last word is the name.
             "DEVPATH" => event.push_str(&format!(
                 ",{}",
