@@ -33,7 +33,7 @@ use() {
 
 # steps DRIVER BITS PROGRAM OUT
 steps() {
-	timeout --kill-after 10 400 "/dir/abi$2" run "$1" "$WORK" "$memory" "$work4k" "$SPARE" "$disk4k" <"$3" >"$4"
+	timeout --kill-after 10 900 "/dir/abi$2" run "$1" "$WORK" "$memory" "$work4k" "$SPARE" "$disk4k" <"$3" >"$4"
 }
 
 # loads DRIVER PROGRAM OUT: steps that load it with the parameters they name.

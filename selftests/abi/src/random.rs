@@ -32,7 +32,19 @@ impl Random {
 }
 
 const SLOTS: &[&str] = &["A", "B", "C", "D", "E", "F"];
-const MODES: &[&str] = &["r", "rw", "rw", "rw", "w", "rw,excl", "r,excl", "rw,direct"];
+const MODES: &[&str] = &[
+    "r",
+    "r",
+    "rw",
+    "rw",
+    "rw",
+    "rw",
+    "rw",
+    "w",
+    "rw,excl",
+    "r,excl",
+    "rw,direct",
+];
 const BACKINGS: &[&str] = &[
     "file",
     "file",
@@ -171,7 +183,13 @@ impl Random {
         if !open.is_empty() && !self.one_in(10) {
             slot = self.pick(open);
         }
-        let step = match self.below(100) {
+        let kind = match open.len() {
+            // Nothing else would come to anything.
+            0 if !self.one_in(8) => 0,
+            1 if self.one_in(4) => 0,
+            _ => self.below(100),
+        };
+        let step = match kind {
             0..=15 => {
                 let closed: Vec<_> = SLOTS
                     .iter()
@@ -182,7 +200,8 @@ impl Random {
                     slot = self.pick(&closed);
                     open.push(slot);
                 }
-                let device = self.pick(&["X", "X", "X", "Y", "Y", "X1", "Y1"]);
+                let device =
+                    self.pick(&["X", "X", "X", "X", "X", "X", "Y", "Y", "Y", "Y", "X1", "Y1"]);
                 format!("open {slot} {device} {}", self.pick(MODES))
             }
             16..=24 => {
