@@ -468,6 +468,23 @@ unsafe extern "C" fn release_callback<D: Driver>(disk: *mut bindings::gendisk) {
     }
 }
 
+/// The disk of an open block device, and that device.
+///
+/// # Safety
+///
+/// `bdev` belongs to a disk of `D`, and stays open for `'a`.
+unsafe fn opened<'a, D: Driver>(
+    bdev: *mut bindings::block_device,
+) -> (&'a GenDisk<D>, BlockDevice<'a>) {
+    // SAFETY: As above.
+    unsafe {
+        (
+            GenDisk::from_raw((*bdev).bd_disk),
+            BlockDevice::from_raw(NonNull::new_unchecked(bdev)),
+        )
+    }
+}
+
 /// # Safety
 ///
 /// Called by the block layer for an open block device of a disk of `D`.
@@ -477,13 +494,8 @@ unsafe extern "C" fn ioctl_callback<D: Driver>(
     cmd: ffi::c_uint,
     arg: ffi::c_ulong,
 ) -> ffi::c_int {
-    // SAFETY: The device stays open for the call; its disk is one of `D`.
-    let (disk, bdev) = unsafe {
-        (
-            GenDisk::<D>::from_raw((*bdev).bd_disk),
-            BlockDevice::from_raw(NonNull::new_unchecked(bdev)),
-        )
-    };
+    // SAFETY: By the contract of this function, for the call.
+    let (disk, bdev) = unsafe { opened::<D>(bdev) };
     from_result(|| D::ioctl(disk, bdev, OpenMode(mode), cmd, arg))
 }
 
@@ -497,13 +509,8 @@ unsafe extern "C" fn compat_ioctl_callback<D: Driver>(
     cmd: ffi::c_uint,
     arg: ffi::c_ulong,
 ) -> ffi::c_int {
-    // SAFETY: The device stays open for the call; its disk is one of `D`.
-    let (disk, bdev) = unsafe {
-        (
-            GenDisk::<D>::from_raw((*bdev).bd_disk),
-            BlockDevice::from_raw(NonNull::new_unchecked(bdev)),
-        )
-    };
+    // SAFETY: By the contract of this function, for the call.
+    let (disk, bdev) = unsafe { opened::<D>(bdev) };
     from_result(|| D::compat_ioctl(disk, bdev, OpenMode(mode), cmd, arg))
 }
 
