@@ -5,9 +5,10 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 18
+plan 19
 
 IMAGE=$DATA/image
+truncate --size 16M "$DATA/parts"
 
 # parts DEVICE: number:start:size of each partition, in sectors
 parts() {
@@ -72,4 +73,21 @@ truncate --size 64M "$IMAGE"
 need_attach "$IMAGE" --partscan
 expect_eq "an image without a table: no ghosts of the last one's" "" "$(parts "$LOOP")"
 detach "$LOOP"
-expect_eq "the kernel log has no failed scan" "" "$(kernel_log | grep 'partition scan of')"
+
+# F21: who has it open when it is let go may be the last one to close it.
+opened_meanwhile() {
+	local i
+
+	for ((i = 0; i < 10; i++)); do
+		attach "$DATA/parts" --partscan || return
+		blkid --probe "${LOOP}p1" &
+		blkid --probe "$LOOP" &
+		losetup --detach "$LOOP" || return
+		wait
+		await unbound "$LOOP" || return
+		[ -z "$(parts "$LOOP")" ] || failing parts "$LOOP" || return
+	done
+}
+sfdisk --quiet "$DATA/parts" <<<$'label: gpt\nsize=4M\nsize=4M'
+expect_ok "opened while it is let go, ten times: no partition is left" opened_meanwhile
+expect_eq "the kernel log has no failed scan" "" "$(kernel_log | grep 'partition scan\|remove partitions')"

@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 33
+plan 36
 
 IMAGE=$DATA/image
 head --bytes=8M /dev/urandom >"$IMAGE"
@@ -68,6 +68,26 @@ exec 9>&-
 detach "$LOOP"
 expect_ok "and what was dirty is in the old one" cmp "$DATA/expected" "$IMAGE"
 
+# F32: udev reads on events; here someone does all the time.
+beside_readers() {
+	local i reader status=0
+
+	while :; do
+		cat "$LOOP" >/dev/null
+	done &
+	reader=$!
+	for ((i = 0; i < 10; i++)); do
+		dd if="$DATA/pattern" of="$LOOP" bs=16K conv=notrunc,nocreat status=none
+		ioctl set-status64 "$LOOP" offset=$((i % 2 * 65536)) && ioctl set-block-size "$LOOP" size=$((512 << i % 4)) || status=1
+	done
+	kill $reader
+	wait $reader
+	return $status
+}
+need_attach "$IMAGE"
+expect_ok "beside writers and readers: no EAGAIN" beside_readers
+detach "$LOOP"
+
 # F31
 truncate --size 0 "$IMAGE"
 truncate --size 32M "$IMAGE"
@@ -79,3 +99,10 @@ expect_eq "mounted: is shown" renamed "$(field name)"
 cp "$DATA/pattern" "$TMP/upper/file"
 unmount "$TMP/upper"
 expect_ok "mounted: the flag works" await unbound "$LOOP"
+need_attach "$IMAGE"
+mount_at "$LOOP" upper -o ro,noload
+expect_eq "mounted: a new offset, and back" "0 0" \
+	"$(ioctl set-status64 "$LOOP" offset=1048576; cat "$TMP/upper/file" >"$TMP/moved" 2>&1; ioctl set-status64 "$LOOP" offset=0)"
+unmount "$TMP/upper"
+mount_at "$LOOP" upper
+expect_ok "mounted: nothing is lost by that" cmp "$DATA/pattern" "$TMP/upper/file"
