@@ -44,14 +44,10 @@ use kernel::{
 };
 
 /// File systems that were read and tested for tries in the submitter's task, and whether for direct
-/// I/O too: that of btrfs and f2fs sleeps on inode locks and reads metadata under `IOCB_NOWAIT`.
-/// Block devices are good for both; all other file systems take the worker.
-const REVIEWED_FILESYSTEMS: [(&[u8], bool); 4] = [
-    (b"ext4", true),
-    (b"xfs", true),
-    (b"btrfs", false),
-    (b"f2fs", false),
-];
+/// I/O too: that of btrfs sleeps on inode locks and reads metadata under `IOCB_NOWAIT`. All others
+/// take the worker. f2fs is one of them: a read may wait for all direct writes to the file.
+const REVIEWED_FILESYSTEMS: [(&[u8], bool); 3] =
+    [(b"ext4", true), (b"xfs", true), (b"btrfs", false)];
 
 /// What all devices share.
 #[pin_data]
@@ -116,7 +112,9 @@ struct Tries {
     /// READ would otherwise update that, a transaction of the file system below in the middle of
     /// the submitter's doings.
     noatime: ARef<File>,
-    /// Direct I/O too.
+    /// Through the page cache.
+    buffered: bool,
+    /// Past it.
     direct: bool,
 }
 
@@ -128,9 +126,12 @@ impl Tries {
             return None;
         }
         if file.block_device().is_some() {
-            // The access time is the node's. Where that lies on a disk, it is a transaction too.
-            return (!file.node_on_disk()).then(|| Self {
+            // The access time is the node's: a transaction too, where the node lies on a disk. A
+            // buffered read waits for the inode's lock, which is held over a whole discard.
+            let in_memory = matches!(file.filesystem_name().to_bytes(), b"devtmpfs" | b"tmpfs");
+            return in_memory.then(|| Self {
                 noatime: file.into(),
+                buffered: false,
                 direct: true,
             });
         }
@@ -139,7 +140,12 @@ impl Tries {
             .into_iter()
             .find(|(reviewed, _)| *reviewed == name)?;
         let noatime = file.reopen_noatime().ok()?;
-        noatime.can_nowait().then_some(Self { noatime, direct })
+        noatime.can_nowait().then_some(Self {
+            noatime,
+            buffered: true,
+            // Else the first try would make a workqueue, and wait for that.
+            direct: direct && file.prepare_direct().is_ok(),
+        })
     }
 }
 
@@ -159,9 +165,13 @@ impl Backing {
 
     /// Whether the file takes tries, as the device uses it.
     pub(crate) fn may_try(&self) -> bool {
-        self.tries
-            .as_ref()
-            .is_some_and(|tries| tries.direct || !self.direct)
+        self.tries.as_ref().is_some_and(|tries| {
+            if self.direct {
+                tries.direct
+            } else {
+                tries.buffered
+            }
+        })
     }
 
     /// Byte of the file at which the device begins.
@@ -899,8 +909,8 @@ fn dio_constraints(file: &File) -> DioConstraints {
 /// Writes the file back, so that single commands need not. With direct I/O its page cache is
 /// dropped as well: overwrites then complete without a detour.
 fn settle_page_cache(file: &File, direct: bool) {
-    // Neither is needed for correct data, and an error shows up again with the next FLUSH.
-    let _ = file.fsync();
+    // Neither is needed for correct data, and an error is still there for the next FLUSH.
+    let _ = file.write_back();
     if direct {
         let _ = file.invalidate_page_cache();
     }

@@ -388,21 +388,27 @@ impl<D: Driver> Request<D> {
         !css.is_null() && css != unsafe { bindings::kapi_current_blkcg_css() }
     }
 
-    /// Whether the current task's plug holds requests, or tags for requests, of other queues, or
-    /// something of a stacked driver. A task that waits for one of those while the plug is detached
-    /// waits for itself.
+    /// Whether the current task's plug may stand in the way of a try:
+    ///
+    /// - It holds requests, or tags for requests, of other queues, or something of a stacked
+    ///   driver. A task that waits for one of those while the plug is detached waits for itself.
+    /// - It is being flushed because it is full, by the submission of one bio more. That bio may be
+    ///   for any queue, and is not in `multiple_queues` yet: with a batch of I/O on the loop device
+    ///   and then on its file, the file system below submits it, and holds locks of the file.
     pub(crate) fn is_plugged_with_others(&self) -> bool {
-        // SAFETY: The plug of the current task is its own. While it is flushed, its lists are
-        // taken over by the flush, but `multiple_queues` tells of what was on them; cached requests
-        // are all of one queue.
+        // SAFETY: The current task, its plug and its list of bios are its own. The plug's cached
+        // requests are all of one queue.
         unsafe {
-            let plug = (*bindings::get_current()).plug;
+            let task = bindings::get_current();
+            let plug = (*task).plug;
             if plug.is_null() {
                 return false;
             }
             let cached = (*plug).cached_rqs.head;
             let callbacks = &raw const (*plug).cb_list;
-            (*plug).multiple_queues
+            // A bio list tells of a submission, for which a flush is not the end of the plug.
+            !(*task).bio_list.is_null()
+                || (*plug).multiple_queues
                 || (!cached.is_null() && (*cached).q != self.queue())
                 || !ptr::eq((*callbacks).next, callbacks)
         }
@@ -481,11 +487,13 @@ impl<D: Driver> Request<D> {
         self.slot().release();
         let queue = self.queue();
         let rq = self.into_raw();
-        // SAFETY: Owned until now. The queue is valid: the request, or that which comes of it,
-        // holds its usage counter at least until the list is kicked.
+        // SAFETY: Owned until now, and with it the queue's usage counter is held. Another kick of
+        // the list may bring the request to its end before this one; so the counter is taken anew.
         unsafe {
+            bindings::kapi_blk_queue_hold(queue);
             bindings::blk_mq_requeue_request(rq.as_ptr(), false);
             bindings::blk_mq_delay_kick_requeue_list(queue, msecs);
+            bindings::kapi_blk_queue_release(queue);
         }
     }
 

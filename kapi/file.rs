@@ -10,7 +10,10 @@
 //! queue of a block device that serves the file frozen.
 
 use super::{bdev::BlockDevice, bindings};
-use core::{mem::MaybeUninit, ptr::NonNull};
+use core::{
+    mem::MaybeUninit,
+    ptr::{self, NonNull},
+};
 use kernel::{
     error::{from_err_ptr, to_result},
     fs::{File, LocalFile},
@@ -74,8 +77,6 @@ pub(crate) trait FileExt {
     fn filesystem_device(&self) -> Option<BlockDevice<'_>>;
     /// The name of the file system type that the file (or the device node) lies on.
     fn filesystem_name(&self) -> &CStr;
-    /// The node that a path leads to lies on a file system with a block device below.
-    fn node_on_disk(&self) -> bool;
     /// Size in bytes; asks the file system, as the cached one may be stale on network ones.
     fn size(&self) -> Result<u64>;
     /// `stat(2)` as the caller's credentials and the security modules allow.
@@ -86,6 +87,10 @@ pub(crate) trait FileExt {
     fn statfs_block_size(&self) -> Option<u32>;
     /// Writes back the file's data and metadata.
     fn fsync(&self) -> Result;
+    /// Writes back what its page cache holds. An error is still one for the next `fsync()`.
+    fn write_back(&self) -> Result;
+    /// Has the file system make now what it makes for its first asynchronous direct I/O.
+    fn prepare_direct(&self) -> Result;
     /// Drops clean page cache of the file; `EBUSY` if some could not be dropped.
     fn invalidate_page_cache(&self) -> Result;
     /// Changes the space of `len` bytes at `pos`, keeping the size.
@@ -223,11 +228,6 @@ impl FileExt for File {
         unsafe { CStr::from_char_ptr((*(*(*inode(self)).i_sb).s_type).name) }
     }
 
-    fn node_on_disk(&self) -> bool {
-        // SAFETY: As above.
-        unsafe { !(*(*inode(self)).i_sb).s_bdev.is_null() }
-    }
-
     fn size(&self) -> Result<u64> {
         if self.block_device().is_some() {
             // SAFETY: The inode of an open file.
@@ -290,6 +290,26 @@ impl FileExt for File {
     fn fsync(&self) -> Result {
         // SAFETY: `self` is a valid file.
         to_result(unsafe { bindings::vfs_fsync(self.as_ptr(), 0) })
+    }
+
+    fn write_back(&self) -> Result {
+        // SAFETY: The mapping of an open file is valid. Sleeps; leaves the file's own record of
+        // errors alone.
+        to_result(unsafe {
+            bindings::filemap_write_and_wait_range(mapping(self), 0, bindings::loff_t::MAX)
+        })
+    }
+
+    fn prepare_direct(&self) -> Result {
+        // SAFETY: The super block of an open file is valid. The function sleeps and allocates; it
+        // settles with others that come to it at once. The pointer is only ever set.
+        unsafe {
+            let sb = (*host(self)).i_sb;
+            if !ptr::read_volatile(&raw const (*sb).s_dio_done_wq).is_null() {
+                return Ok(());
+            }
+            to_result(bindings::sb_init_dio_done_wq(sb))
+        }
     }
 
     fn invalidate_page_cache(&self) -> Result {

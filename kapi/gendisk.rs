@@ -24,7 +24,7 @@ use kernel::{
     prelude::*,
     static_lock_class,
     types::{Opaque, ScopeGuard},
-    workqueue::{RawWorkItem, Work, WorkItem, WorkItemPointer},
+    workqueue::{Queue, RawWorkItem, Work, WorkItem, WorkItemPointer},
 };
 
 /// A disk of `D`.
@@ -182,8 +182,11 @@ impl<D: Driver> GenDisk<D> {
         unsafe { bindings::get_device(self.device()) };
         // INVARIANT: The reference was taken just now.
         let disk = DiskRef(NonNull::from(self));
+        // The kernel crate's `system()` is `system_wq`, of which 7.3 warns that it is deprecated.
+        // SAFETY: A workqueue of the kernel's, there as long as the kernel.
+        let queue = unsafe { Queue::from_raw(bindings::system_percpu_wq) };
         // If it is pending, the reference is dropped with the error.
-        let _ = kernel::workqueue::system().enqueue(disk);
+        let _ = queue.enqueue(disk);
     }
 }
 

@@ -60,5 +60,7 @@ void kapi_queue_limits_cancel_update(struct request_queue *q);
 void kapi_blk_queue_disable_discard(struct request_queue *q);
 void kapi_blk_queue_disable_write_zeroes(struct request_queue *q);
 bool kapi_blk_should_fake_timeout(struct request_queue *q);
+void kapi_blk_queue_hold(struct request_queue *q);
+void kapi_blk_queue_release(struct request_queue *q);
 
 #endif /* _KAPI_HELPERS_H */

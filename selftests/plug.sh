@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # One task submits to a loop device and to the disk below it at once, and the disk has hardly any tags: a request of the
-# disk that waits in the task's plug holds a tag that a try would wait for, and no one would flush the plug.
+# disk that waits in the task's plug holds a tag that a try would wait for, and no one would flush the plug. And a plug that
+# overflows is flushed by whoever submits next, which may be the file system below with its locks held.
 
 . "$(dirname "$0")/lib.sh"
 
-plan 5
+plan 7
 
 remove_disk() {
 	await modprobe --remove null_blk
@@ -35,4 +36,15 @@ for engine in libaio io_uring; do
 	done
 done
 rust_only "tries are refused" || expect_num "tries are refused" "$(loop_attr "$LOOP" not_tried_plug)" -gt 0
+
+detach "$LOOP"
+need_attach "$IMAGE" --direct-io=on
+batch() {
+	fio --name=batch --filename="$LOOP" --allow_file_create=0 --direct=1 --bs=4k --size=16M --rw=randread --ioengine=libaio \
+		--iodepth="$1" --iodepth_batch="$1" --iodepth_batch_complete_min="$1" --io_size=4M >"$TMP/out" || bail "fio fails"
+}
+batch 16
+rust_only "a batch of 16" || expect_eq "a batch of 16: none refused" 0 "$(loop_attr "$LOOP" not_tried_plug)"
+batch 64
+rust_only "a batch of 64" || expect_num "a batch of 64: refused when the plug overflows" "$(loop_attr "$LOOP" not_tried_plug)" -gt 0
 detach "$LOOP"
