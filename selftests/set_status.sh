@@ -101,7 +101,7 @@ unmount "$TMP/upper"
 expect_ok "mounted: the flag works" await unbound "$LOOP"
 need_attach "$IMAGE"
 mount_at "$LOOP" upper -o ro,noload
-expect_eq "mounted: a new offset, and back" "0 0" \
+expect_eq "mounted: a new offset, and back" $'0\n0' \
 	"$(ioctl set-status64 "$LOOP" offset=1048576; cat "$TMP/upper/file" >"$TMP/moved" 2>&1; ioctl set-status64 "$LOOP" offset=0)"
 unmount "$TMP/upper"
 mount_at "$LOOP" upper
