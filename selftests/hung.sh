@@ -164,7 +164,7 @@ for kind in bdev ext4; do
 	wait $setter
 	expect_eq "$kind: the new offset is set" "0 1048576" "$(<"$TMP/setter") $(loop_attr "$HUNG" offset)"
 	name=hung
-	[ "$DRIVER" != loop ] || name=
+	[ "$DRIVER" != loop ] || name=$IMAGE
 	status=$(ioctl get-status64 7 | sed 's/.* flags=\(.*\) inode=.*/\1/')
 	expect_eq "$kind: nothing of the killed ones came about" "direct_io name=$name 0 512" \
 		"$status $(loop_attr "$HUNG" autoclear) $(queue_attr "$HUNG" logical_block_size)"
