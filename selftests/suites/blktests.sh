@@ -43,7 +43,8 @@ suite_begin() {
 
 suite_test() {
 	cd "$CHECKOUT" || return
-	echo 'TIMEOUT=20' >/tmp/blktests.config
+	# Seconds that the timed ones take.
+	echo 'TIMEOUT=10' >/tmp/blktests.config
 	[[ $1 == loop/* ]] || echo "TEST_DEVS=($DEVICE)" >>/tmp/blktests.config
 	./check --config=/tmp/blktests.config --output=/tmp/blktests "$1" >/tmp/blktests.out
 	local status=$?

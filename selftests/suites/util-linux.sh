@@ -20,11 +20,11 @@ suite_tests() {
 	for name; do
 		case $name in
 		loops)
-			(cd "$checkout/tests/ts" && find . -type f -executable -exec \
+			(cd "$checkout/tests/ts" && find . -type f -executable ! -name '*.*' -exec \
 				grep -lE 'ts_check_losetup|ts_device_init|ts_losetup|TS_CMD_LOSETUP|losetup' {} + | sed 's,^\./,,' | sort)
 			;;
 		*/*) echo "$name" ;;
-		*) (cd "$checkout/tests/ts" && find "$name" -type f -executable | sort) ;;
+		*) (cd "$checkout/tests/ts" && find "$name" -type f -executable ! -name '*.*' | sort) ;;
 		esac
 	done
 }
