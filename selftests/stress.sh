@@ -20,23 +20,24 @@ back() {
 	[ -d "/sys/module/$DRIVER" ] || swap loop "$DRIVER" "${PARAMS:-}"
 }
 
-bindings() {
-	kernel_log | grep --count 'loop[0-9]*: detected capacity change from 0 to'
-}
-
 # It exits 0 even if it was skipped or found no /dev/loop-control, and says that these passed. So its operations are counted,
-# and those of the kernel's lines on a new capacity that are not held back.
+# and change events looked for, which a device has only if it is bound. The kernel's lines on a new capacity are held back if
+# there are many.
 stress() {
-	local before
+	local monitor status
 
-	before=$(bindings)
-	stress-ng --loop 4 --loop-ops $OPS --temp-path "$DATA" --metrics >"$TMP/stress" 2>&1 || return
-	[ "$(bindings)" -gt "$before" ] || echo "no device was bound"
+	udevadm monitor --kernel --subsystem-match=block >"$TMP/events" 2>&1 &
+	monitor=$!
+	await grep --quiet KERNEL "$TMP/events" || echo "no monitor"
+	stress-ng --loop 4 --loop-ops $OPS --temp-path "$DATA" --metrics >"$TMP/stress" 2>&1
+	status=$?
+	await grep --quiet 'change .*/loop' "$TMP/events" || echo "no device was bound"
+	kill $monitor
 	cat "$TMP/stress"
-	grep --quiet 'passed: 4: loop (4)$' "$TMP/stress" &&
+	[ $status = 0 ] && grep --quiet 'passed: 4: loop (4)$' "$TMP/stress" &&
 		failing grep --quiet 'fail:' "$TMP/stress" &&
 		awk -v ops=$OPS '/metrc:/ && $4 == "loop" { seen = $5 } END { exit !(seen >= ops) }' "$TMP/stress" &&
-		[ "$(bindings)" -gt "$before" ]
+		grep --quiet 'change .*/loop' "$TMP/events"
 }
 
 # Whoever opened a device meanwhile may be the last one to close it.
