@@ -120,6 +120,7 @@ for kind in bdev ext4; do
 	dd if="$DATA/data" of="$IMAGE" bs=1M conv=fsync,notrunc status=none
 	need_attach "$IMAGE" --direct-io=on
 	HUNG=$LOOP number=${LOOP#/dev/loop}
+	losetups_name=$(ioctl get-status64 "$HUNG" | sed 's/.* name=\(.*\) inode=.*/\1/')
 	udevadm settle
 	# It would open the device too, and be in the way of who opens it here.
 	udevadm control --stop-exec-queue
@@ -164,7 +165,7 @@ for kind in bdev ext4; do
 	wait $setter
 	expect_eq "$kind: the new offset is set" "0 1048576" "$(<"$TMP/setter") $(loop_attr "$HUNG" offset)"
 	name=hung
-	[ "$DRIVER" != loop ] || name=$IMAGE
+	[ "$DRIVER" != loop ] || name=$losetups_name
 	status=$(ioctl get-status64 7 | sed 's/.* flags=\(.*\) inode=.*/\1/')
 	expect_eq "$kind: nothing of the killed ones came about" "direct_io name=$name 0 512" \
 		"$status $(loop_attr "$HUNG" autoclear) $(queue_attr "$HUNG" logical_block_size)"
