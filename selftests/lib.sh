@@ -229,6 +229,7 @@ mkfs() {
 	ext4) mkfs.ext4 -q -F -m 0 "$@" "$device" ;;
 	xfs) mkfs.xfs -q -f "$@" "$device" ;;
 	btrfs) mkfs.btrfs -q -f "$@" "$device" ;;
+	f2fs) mkfs.f2fs -q -f "$@" "$device" ;;
 	vfat) mkfs.vfat "$@" "$device" ;;
 	*) return 1 ;;
 	esac

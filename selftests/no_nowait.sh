@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Backing files that know no IOCB_NOWAIT (F4): tmpfs, vfat, overlayfs, squashfs. They work, and no command is tried.
+# Backing files that know no IOCB_NOWAIT (F4): tmpfs, vfat, overlayfs, squashfs; and those that may wait all the same: f2fs,
+# block devices without direct I/O. They work, and no command is tried.
 
 . "$(dirname "$0")/lib.sh"
 
-plan 12
+plan 18
 
 # never_tries ON
 never_tries() {
@@ -21,11 +22,11 @@ writable() {
 	detach "$LOOP"
 }
 
-for kind in tmpfs vfat; do
+for kind in tmpfs vfat f2fs bdev; do
 	lower $kind
 	image $kind 8M
 	writable $kind off
-	if [ $kind = vfat ]; then
+	if [ $kind = vfat ] || [ $kind = f2fs ]; then
 		writable "$kind, direct I/O" on
 	fi
 	release
