@@ -27,7 +27,7 @@
 use crate::{
     geometry,
     kapi::{
-        blk_mq::{Operation, Request},
+        blk_mq::{Batch, EndingRequests, Operation, Request},
         kiocb::{DataRequest, IoMode, Submitted},
         task::{self, TaskContext},
     },
@@ -73,19 +73,52 @@ impl Command {
     }
 }
 
-/// Takes a request from the block layer.
-pub(crate) fn queue(device: &LoopDevice, mut rq: Request<LoopDevice>) {
+/// The task that submits, as it was before anything was changed for tries.
+struct Submitter {
+    task: TaskContext,
+    plugged_with_others: bool,
+    freezer_active: bool,
+}
+
+/// Takes requests from the block layer. The task is looked at once for all of them, and what the
+/// file submits for them goes out together.
+pub(crate) fn queue(device: &LoopDevice, batch: Batch<'_, LoopDevice>) {
+    let submitter = Submitter {
+        task: TaskContext::current(),
+        plugged_with_others: batch.is_plugged_with_others(),
+        freezer_active: task::freezer_active(),
+    };
+    // Ended when the task is again as the submitters know it: an end may submit more.
+    let mut ending = EndingRequests::new();
+    task::with_detached_submission(|| {
+        for rq in batch {
+            if let Some((rq, result)) = begin(device, &submitter, rq) {
+                ending.push(rq, result);
+            }
+        }
+    });
+}
+
+/// Tries a request, or hands it to its work item. Gives it back if it has come to its end.
+fn begin(
+    device: &LoopDevice,
+    submitter: &Submitter,
+    mut rq: Request<LoopDevice>,
+) -> Option<(Request<LoopDevice>, Result)> {
     *rq.command() = Command::new();
     let Some(backing) = rq.io() else {
-        return rq.end(Err(EIO));
+        return Some((rq, Err(EIO)));
     };
     let operation = rq.operation();
     if operation != Operation::Read && operation != Operation::Flush && backing.is_read_only() {
-        return rq.end(Err(EIO));
+        return Some((rq, Err(EIO)));
     }
-    match may_try(device, &rq, backing) {
+    match may_try(device, submitter, &rq, backing) {
         Ok(()) => attempt(device, rq),
-        Err(refusal) => refuse(rq, refusal),
+        Err(refusal) => {
+            refuse(rq, refusal);
+            None
+        }
     }
 }
 
@@ -93,6 +126,7 @@ pub(crate) fn queue(device: &LoopDevice, mut rq: Request<LoopDevice>) {
 /// the file, by the state of the task, and last by the write policy, which counts what it is asked.
 fn may_try(
     device: &LoopDevice,
+    submitter: &Submitter,
     rq: &Request<LoopDevice>,
     backing: &Backing,
 ) -> Result<(), Refusal> {
@@ -110,7 +144,7 @@ fn may_try(
     if !backing.may_try() {
         return Err(Refusal::Filesystem);
     }
-    let task = TaskContext::current();
+    let task = &submitter.task;
     let context = Context {
         journal_info: task.journal_info,
         nofs: task.nofs(),
@@ -118,10 +152,10 @@ fn may_try(
         memalloc: task.memalloc(),
         stack_left: task.stack_left,
         workqueue_worker: task.workqueue_worker(),
-        plugged_with_others: rq.is_plugged_with_others(),
+        plugged_with_others: submitter.plugged_with_others,
         foreign_cgroup: rq.is_of_foreign_cgroup(),
         file_size_limited: op == Op::DirectWrite && task.file_size_limited,
-        freezer_active: task::freezer_active(),
+        freezer_active: submitter.freezer_active,
     };
     policy::check_context(&context, STACK_FLOOR)?;
     if op == Op::DirectWrite && !device.write_policy_allows() {
@@ -130,19 +164,24 @@ fn may_try(
     Ok(())
 }
 
-/// Calls the file in this task, without waiting.
-fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) {
+/// Calls the file in this task, without waiting; in the scope that [`queue`] has made for it.
+/// Gives the request back if it has come to its end.
+fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<LoopDevice>, Result)> {
     let write = rq.operation() == Operation::Write;
     let mut data = match rq.describe_data(GFP_NOWAIT | __GFP_NOWARN) {
         Ok(data) => data,
         // The worker may wait for the memory.
-        Err(rq) => return refuse(rq, Refusal::Reclaim),
+        Err(rq) => {
+            refuse(rq, Refusal::Reclaim);
+            return None;
+        }
     };
     if write && !data.start_write(|backing| backing.file(), false) {
-        return refuse(data.into_request(), Refusal::Frozen);
+        refuse(data.into_request(), Refusal::Frozen);
+        return None;
     }
     let Some((position, direct)) = target(&data) else {
-        return data.into_request().end(Err(EIO));
+        return Some((data.into_request(), Err(EIO)));
     };
     let mode = IoMode {
         direct,
@@ -151,22 +190,22 @@ fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) {
         // submitter, before it says EAGAIN.
         cached_only: !direct,
     };
-    let submitted = task::with_detached_submission(|| {
-        data.submit(|backing| backing.try_file(write), position, 0, mode)
-    });
-    match submitted {
-        Submitted::Queued => (),
+    match data.submit(|backing| backing.try_file(write), position, 0, mode) {
+        Submitted::Queued => None,
         Submitted::Done(mut data, result) => match advance(&mut data, result) {
             Progress::Complete => {
                 device.stats().count(Event::InlineDone);
                 if write {
                     device.record_write(Outcome::Accepted);
                 }
-                data.into_request().end(Ok(()));
+                Some((data.into_request(), Ok(())))
             }
             // EAGAIN, EOPNOTSUPP, a short transfer, or an error: the worker carries on, and finds
             // out what is a real one.
-            _ => again(data, write),
+            _ => {
+                again(data, write);
+                None
+            }
         },
     }
 }

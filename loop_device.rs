@@ -16,7 +16,7 @@ use crate::{
     kapi::{
         bdev::{BlockDevice, OpenMode},
         bindings,
-        blk_mq::{Driver, Request},
+        blk_mq::{Batch, Driver, Request},
         file::{Fallocate, FileExt},
         gendisk::{ClosedDisk, GenDisk},
         kiocb::DataRequest,
@@ -54,7 +54,7 @@ const REVIEWED_FILESYSTEMS: [(&[u8], bool); 3] =
 pub(crate) struct Shared {
     /// The module's parameters.
     pub(crate) params: Params,
-    /// Which commands to try.
+    /// Which commands to try on a device that was told nothing else.
     pub(crate) mode: Mode,
     /// Held while a bound device changes to a file that is a loop device, so that chains of them
     /// cannot become rings: see [`check_chain`]. Taken before a device's `phase`.
@@ -247,6 +247,8 @@ pub(crate) struct LoopDevice {
     #[pin]
     binding: SpinLock<Option<Binding>>,
     stats: Stats,
+    /// A [`Mode`], for as long as a file is bound.
+    mode: AtomicU8,
     /// A [`WritePolicy`]; see there why lost updates do no harm.
     write_policy: AtomicU32,
     /// WRITEs that are queued for a worker or in its call into the file.
@@ -260,9 +262,11 @@ impl LoopDevice {
     /// An unbound device. `ENOMEM`.
     pub(crate) fn new(number: u32, shared: Arc<Shared>) -> Result<impl PinInit<Self>> {
         let stats = Stats::new()?;
+        let mode = AtomicU8::new(shared.mode.index());
         Ok(pin_init!(Self {
             number,
             shared,
+            mode,
             phase <- new_killable_mutex!((), c"LoopDevice::phase"),
             state: AtomicU8::new(Phase::Unbound as u8),
             binding <- new_spinlock!(None, "LoopDevice::binding"),
@@ -281,7 +285,15 @@ impl LoopDevice {
 
     /// Which commands are tried.
     pub(crate) fn mode(&self) -> Mode {
-        self.shared.mode
+        Mode::from_index(self.mode.load(Ordering::Relaxed))
+    }
+
+    /// Changes which commands are tried, until the file goes. Commands that are on their way stay
+    /// on it. The write policy learns anew.
+    pub(crate) fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode.index(), Ordering::Relaxed);
+        self.write_policy
+            .store(WritePolicy::default().bits(), Ordering::Relaxed);
     }
 
     /// The state; outdated unless `phase` is held.
@@ -347,6 +359,16 @@ impl LoopDevice {
         if new != old {
             self.write_policy.store(new.bits(), Ordering::Relaxed);
         }
+    }
+
+    /// How reluctant the write policy is; see [`WritePolicy`].
+    pub(crate) fn write_level(&self) -> u32 {
+        WritePolicy::from_bits(self.write_policy.load(Ordering::Relaxed)).level()
+    }
+
+    /// WRITEs that are queued for a worker or in its call into the file now.
+    pub(crate) fn blocking_writes(&self) -> u32 {
+        self.blocking_writes.load(Ordering::Relaxed)
     }
 
     /// A WRITE goes to a worker.
@@ -450,8 +472,7 @@ impl LoopDevice {
         self.stats.reset();
         self.forget_punch_hole.store(false, Ordering::Relaxed);
         self.forget_zero_range.store(false, Ordering::Relaxed);
-        self.write_policy
-            .store(WritePolicy::default().bits(), Ordering::Relaxed);
+        self.set_mode(self.shared.mode);
 
         let partscan = flags.contains(Flags::PARTSCAN) || self.shared.params.part_shift > 0;
         if partscan {
@@ -979,8 +1000,8 @@ impl Driver for LoopDevice {
         Command::new()
     }
 
-    fn queue_rq(&self, rq: Request<Self>) {
-        loop_cmd::queue(self, rq);
+    fn queue(&self, batch: Batch<'_, Self>) {
+        loop_cmd::queue(self, batch);
     }
 
     fn run(&self, rq: Request<Self>) {

@@ -12,7 +12,7 @@ use crate::{
     loop_device::{Binding, LoopDevice},
     loop_info::Flags,
     loop_stats::Event,
-    policy::Refusal,
+    policy::{Mode, Refusal},
 };
 use kernel::{
     fmt::{self, Write as _},
@@ -39,17 +39,25 @@ fn of_binding<T: fmt::Display>(
     }
 }
 
-/// Declares attributes by name and by how to show them.
+/// Declares attributes by name, by how to show them and, if they can be written to, how to take that.
 macro_rules! attributes {
-    ($($ident:ident $name:literal |$disk:ident, $page:ident| $show:expr;)*) => {$(
+    ($(
+        $ident:ident $name:literal |$disk:ident, $page:ident| $show:expr
+        $(, |$stored:ident, $text:ident| $store:expr)?;
+    )*) => {$(
         struct $ident;
 
+        #[vtable]
         impl DiskAttribute<LoopDevice> for $ident {
             const NAME: &'static CStr = $name;
 
             fn show($disk: &GenDisk<LoopDevice>, $page: &mut [u8]) -> Result<usize> {
                 $show
             }
+
+            $(fn store($stored: &GenDisk<LoopDevice>, $text: &[u8]) -> Result {
+                $store
+            })?
         }
     )*
 
@@ -65,6 +73,12 @@ fn flag(disk: &GenDisk<LoopDevice>, page: &mut [u8], flag: Flags) -> Result<usiz
 
 fn counter(disk: &GenDisk<LoopDevice>, page: &mut [u8], event: Event) -> Result<usize> {
     line(page, disk.driver().stats().total(event))
+}
+
+/// `EINVAL` if it is none.
+fn set_mode(disk: &GenDisk<LoopDevice>, text: &[u8]) -> Result {
+    disk.driver().set_mode(Mode::parse(text).ok_or(EINVAL)?);
+    Ok(())
 }
 
 fn backing_file(disk: &GenDisk<LoopDevice>, page: &mut [u8]) -> Result<usize> {
@@ -89,7 +103,11 @@ attributes! {
     PartScan c"partscan" |disk, page| flag(disk, page, Flags::PARTSCAN);
     Dio c"dio" |disk, page| flag(disk, page, Flags::DIRECT_IO);
 
-    NoWait c"nowait" |disk, page| line(page, disk.driver().mode().name());
+    NoWait c"nowait"
+        |disk, page| line(page, disk.driver().mode().name()),
+        |disk, text| set_mode(disk, text);
+    WriteLevel c"write_level" |disk, page| line(page, disk.driver().write_level());
+    BlockingWrites c"blocking_writes" |disk, page| line(page, disk.driver().blocking_writes());
     InlineDone c"inline_done" |disk, page| counter(disk, page, Event::InlineDone);
     InlineQueued c"inline_queued" |disk, page| counter(disk, page, Event::InlineQueued);
     InlineAgain c"inline_again" |disk, page| counter(disk, page, Event::InlineAgain);

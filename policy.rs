@@ -28,6 +28,20 @@ pub(crate) enum Mode {
 impl Mode {
     const ALL: [Self; 4] = [Self::Auto, Self::Always, Self::Reads, Self::Never];
 
+    /// The mode as a number, to be stored.
+    pub(crate) fn index(self) -> u8 {
+        // The discriminant counts from 0 in the order of the declaration.
+        self as u8
+    }
+
+    /// The mode of this number; what is none of [`Mode::index`] is taken for [`Mode::Never`].
+    pub(crate) fn from_index(index: u8) -> Self {
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.index() == index)
+            .unwrap_or(Self::Never)
+    }
+
     /// The mode of this name; a newline after it does not matter.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -283,8 +297,8 @@ impl WritePolicy {
         (1 << level.min(Self::MAX_LEVEL)) - 1
     }
 
-    /// The present level.
-    fn level(self) -> u32 {
+    /// The present level, 0 to [`WritePolicy::MAX_LEVEL`].
+    pub(crate) fn level(self) -> u32 {
         (self.0 & ((1 << Self::LEVEL_BITS) - 1)).min(Self::MAX_LEVEL)
     }
 

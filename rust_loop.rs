@@ -63,14 +63,11 @@ impl kapi::module_param::ParamValue for Mode {
     }
 
     fn to_word(self) -> i32 {
-        self as i32
+        self.index().into()
     }
 
     fn from_word(word: i32) -> Self {
-        [Self::Auto, Self::Always, Self::Reads, Self::Never]
-            .into_iter()
-            .find(|mode| *mode as i32 == word)
-            .unwrap_or(Self::Never)
+        u8::try_from(word).map_or(Self::Never, Self::from_index)
     }
 
     fn show(self, out: &mut dyn fmt::Write) -> fmt::Result {

@@ -49,9 +49,10 @@ pub(crate) trait Driver: Send + Sync + Sized + 'static {
     /// Makes the command of a request, once per tag.
     fn new_command() -> Self::Command;
 
-    /// Takes a request. Process context, sleeping allowed (`BLK_MQ_F_BLOCKING`), in the task that
-    /// submitted it, in a task that flushes its plug, or in a kblockd worker.
-    fn queue_rq(&self, rq: Request<Self>);
+    /// Takes requests. Process context, sleeping allowed (`BLK_MQ_F_BLOCKING`), in the task that
+    /// submitted them, in a task that flushes its plug, or in a kblockd worker. What it leaves of a
+    /// batch comes again, one by one.
+    fn queue(&self, batch: Batch<'_, Self>);
 
     /// Continues a request that was [`Request::enqueue`]d, in a worker of the disk's workqueue.
     fn run(&self, rq: Request<Self>);
@@ -268,6 +269,20 @@ impl<D: Driver> Request<D> {
         Self(rq, PhantomData)
     }
 
+    /// Starts a request that blk-mq has handed over.
+    ///
+    /// # Safety
+    ///
+    /// `rq` is a valid request of a queue of `D`, and the driver's from now on.
+    unsafe fn start(rq: NonNull<bindings::request>) -> Self {
+        // SAFETY: By the safety requirement. Started, the request satisfies the type invariants:
+        // its private data was made by `init_request_callback`.
+        unsafe {
+            bindings::blk_mq_start_request(rq.as_ptr());
+            Self::from_raw(rq)
+        }
+    }
+
     pub(super) fn as_ptr(&self) -> *mut bindings::request {
         self.0.as_ptr()
     }
@@ -388,32 +403,6 @@ impl<D: Driver> Request<D> {
         !css.is_null() && css != unsafe { bindings::kapi_current_blkcg_css() }
     }
 
-    /// Whether the current task's plug may stand in the way of a try:
-    ///
-    /// - It holds requests, or tags for requests, of other queues, or something of a stacked
-    ///   driver. A task that waits for one of those while the plug is detached waits for itself.
-    /// - It is being flushed because it is full, by the submission of one bio more. That bio may be
-    ///   for any queue, and is not in `multiple_queues` yet: with a batch of I/O on the loop device
-    ///   and then on its file, the file system below submits it, and holds locks of the file.
-    pub(crate) fn is_plugged_with_others(&self) -> bool {
-        // SAFETY: The current task, its plug and its list of bios are its own. The plug's cached
-        // requests are all of one queue.
-        unsafe {
-            let task = bindings::get_current();
-            let plug = (*task).plug;
-            if plug.is_null() {
-                return false;
-            }
-            let cached = (*plug).cached_rqs.head;
-            let callbacks = &raw const (*plug).cb_list;
-            // A bio list tells of a submission, for which a flush is not the end of the plug.
-            !(*task).bio_list.is_null()
-                || (*plug).multiple_queues
-                || (!cached.is_null() && (*cached).q != self.queue())
-                || !ptr::eq((*callbacks).next, callbacks)
-        }
-    }
-
     /// Hands the request to the disk's workqueue, a worker of which calls [`Driver::run`] with it.
     /// Any context.
     pub(crate) fn enqueue(self) {
@@ -436,8 +425,7 @@ impl<D: Driver> Request<D> {
 
     /// Ends the request where it was submitted, by interrupt if that is another CPU. Any context.
     pub(crate) fn complete(self, result: Result) {
-        // SAFETY: The request is owned by `self`.
-        unsafe { *(*self.pdu().as_ptr()).status.get() = status(result) };
+        self.set_status(result);
         // SAFETY: By the type invariant. With fault injection the completion gets lost, as one of
         // hardware would, and the request stays with the block layer's timeout.
         if unsafe { bindings::kapi_blk_should_fake_timeout(self.queue()) } {
@@ -447,6 +435,18 @@ impl<D: Driver> Request<D> {
         let rq = self.into_raw();
         // SAFETY: Owned until now; `complete_callback` takes it up.
         unsafe { bindings::blk_mq_complete_request(rq.as_ptr()) };
+    }
+
+    /// Keeps what the request will end with.
+    fn set_status(&self, result: Result) {
+        // SAFETY: The request is owned by `self`, and no reference to the status exists.
+        unsafe { *(*self.pdu().as_ptr()).status.get() = status(result) };
+    }
+
+    /// What [`Request::set_status`] has kept.
+    fn status(&self) -> bindings::blk_status_t {
+        // SAFETY: The request is owned by `self`.
+        unsafe { *(*self.pdu().as_ptr()).status.get() }
     }
 
     /// Ends the first `done` bytes of a READ well, and the rest, zeroed, with `EIO`. Any context.
@@ -565,6 +565,102 @@ unsafe impl<D: Driver> WorkItemPointer<0> for Request<D> {
     }
 }
 
+/// Requests of one queue that a task submits together, as an iterator over them.
+///
+/// The first one taken is started, and so on. What is left when this is dropped was not started:
+/// blk-mq submits it again, one by one.
+pub(crate) struct Batch<'a, D: Driver> {
+    queue: *mut bindings::request_queue,
+    requests: BatchRequests<'a, D>,
+}
+
+enum BatchRequests<'a, D: Driver> {
+    /// From `queue_rq`.
+    One(Option<Request<D>>),
+    /// From `queue_rqs`: requests of `D` that the driver may take off the list.
+    List(&'a mut bindings::rq_list),
+}
+
+impl<D: Driver> Batch<'_, D> {
+    /// Whether the current task's plug may stand in the way of a try:
+    ///
+    /// - It holds requests, or tags for requests, of other queues, or something of a stacked
+    ///   driver. A task that waits for one of those while the plug is detached waits for itself.
+    /// - It is being flushed because it is full, by the submission of one bio more. That bio may be
+    ///   for any queue, and is not in `multiple_queues` yet: with a batch of I/O on the loop device
+    ///   and then on its file, the file system below submits it, and holds locks of the file.
+    pub(crate) fn is_plugged_with_others(&self) -> bool {
+        // SAFETY: The current task, its plug and its list of bios are its own. The plug's cached
+        // requests are all of one queue.
+        unsafe {
+            let task = bindings::get_current();
+            let plug = (*task).plug;
+            if plug.is_null() {
+                return false;
+            }
+            let cached = (*plug).cached_rqs.head;
+            let callbacks = &raw const (*plug).cb_list;
+            // A bio list tells of a submission, for which a flush is not the end of the plug.
+            !(*task).bio_list.is_null()
+                || (*plug).multiple_queues
+                || (!cached.is_null() && (*cached).q != self.queue)
+                || !ptr::eq((*callbacks).next, callbacks)
+        }
+    }
+}
+
+impl<D: Driver> Iterator for Batch<'_, D> {
+    type Item = Request<D>;
+
+    fn next(&mut self) -> Option<Request<D>> {
+        match &mut self.requests {
+            BatchRequests::One(rq) => rq.take(),
+            BatchRequests::List(list) => {
+                // SAFETY: The list is blk-mq's, to be taken from.
+                let rq = NonNull::new(unsafe { bindings::kapi_rq_list_pop(*list) })?;
+                // SAFETY: A request on the list is valid; taken off, it is the driver's.
+                Some(unsafe { Request::start(rq) })
+            }
+        }
+    }
+}
+
+/// Requests that are ended together, each with its own result, when this is dropped.
+pub(crate) struct EndingRequests<D: Driver> {
+    list: bindings::rq_list,
+    _p: PhantomData<Request<D>>,
+}
+
+impl<D: Driver> EndingRequests<D> {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            list: pin_init::zeroed(),
+            _p: PhantomData,
+        }
+    }
+
+    /// Adds a request that has come to its end with `result`.
+    pub(crate) fn push(&mut self, rq: Request<D>, result: Result) {
+        rq.set_status(result);
+        let rq = rq.into_raw();
+        // SAFETY: Owned until now, and from now on by the list.
+        unsafe { bindings::kapi_rq_list_add_tail(&mut self.list, rq.as_ptr()) };
+    }
+}
+
+impl<D: Driver> Drop for EndingRequests<D> {
+    fn drop(&mut self) {
+        // SAFETY: The list is this value's.
+        while let Some(rq) = NonNull::new(unsafe { bindings::kapi_rq_list_pop(&mut self.list) }) {
+            // SAFETY: The list owned it, started and not ended.
+            let rq = unsafe { Request::<D>::from_raw(rq) };
+            let status = rq.status();
+            rq.finish(status);
+        }
+    }
+}
+
 /// The tags and requests of one disk.
 #[pin_data(PinnedDrop)]
 pub(super) struct TagSet<D: Driver> {
@@ -581,6 +677,7 @@ unsafe impl<D: Driver> Sync for TagSet<D> {}
 impl<D: Driver> TagSet<D> {
     const OPS: bindings::blk_mq_ops = bindings::blk_mq_ops {
         queue_rq: Some(queue_rq_callback::<D>),
+        queue_rqs: Some(queue_rqs_callback::<D>),
         complete: Some(complete_callback::<D>),
         init_request: Some(init_request_callback::<D>),
         exit_request: Some(exit_request_callback::<D>),
@@ -656,18 +753,37 @@ unsafe extern "C" fn queue_rq_callback<D: Driver>(
     _hctx: *mut bindings::blk_mq_hw_ctx,
     bd: *const bindings::blk_mq_queue_data,
 ) -> bindings::blk_status_t {
-    // SAFETY: `bd` and its request are valid. Once started, the request satisfies the invariants
-    // of `Request`: its private data was made by `init_request_callback`.
-    let (rq, data) = unsafe {
-        let rq = (*bd).rq;
-        bindings::blk_mq_start_request(rq);
-        let data = (*(*rq).q).queuedata.cast::<DiskData<D>>();
-        (Request::<D>::from_raw(NonNull::new_unchecked(rq)), &*data)
-    };
-    // The submitter, or the dispatcher, keeps the disk while it is in here, so that `data` is good
-    // even after the request has ended.
-    data.driver.queue_rq(rq);
+    // SAFETY: `bd` and its request are valid.
+    let rq = unsafe { Request::<D>::start(NonNull::new_unchecked((*bd).rq)) };
+    let queue = rq.queue();
+    // SAFETY: A queue of `D`.
+    unsafe { queue_batch(queue, BatchRequests::One(Some(rq))) };
     bindings::BLK_STS_OK
+}
+
+/// # Safety
+///
+/// Called by blk-mq with a list, not empty, of requests of one queue of `D`; the driver owns those
+/// that it takes off. None of them is for an I/O scheduler.
+unsafe extern "C" fn queue_rqs_callback<D: Driver>(list: *mut bindings::rq_list) {
+    // SAFETY: By the safety requirement.
+    unsafe {
+        let list = &mut *list;
+        queue_batch::<D>((*list.head).q, BatchRequests::List(list));
+    }
+}
+
+/// # Safety
+///
+/// `queue` is a queue of `D`, and the requests are of it; called by blk-mq to submit them.
+unsafe fn queue_batch<D: Driver>(
+    queue: *mut bindings::request_queue,
+    requests: BatchRequests<'_, D>,
+) {
+    // SAFETY: `queuedata` of a queue of `D` is its `DiskData<D>`. The submitter, or the dispatcher,
+    // keeps the disk while it is in here, so that it is good even after all requests have ended.
+    let data = unsafe { &*(*queue).queuedata.cast::<DiskData<D>>() };
+    data.driver.queue(Batch { queue, requests });
 }
 
 /// # Safety
@@ -676,11 +792,8 @@ unsafe extern "C" fn queue_rq_callback<D: Driver>(
 unsafe extern "C" fn complete_callback<D: Driver>(rq: *mut bindings::request) {
     // SAFETY: `Request::complete` gave its ownership to blk-mq, which passes it on, and has left
     // the status in the private data.
-    let (rq, status) = unsafe {
-        let rq = Request::<D>::from_raw(NonNull::new_unchecked(rq));
-        let status = *(*rq.pdu().as_ptr()).status.get();
-        (rq, status)
-    };
+    let rq = unsafe { Request::<D>::from_raw(NonNull::new_unchecked(rq)) };
+    let status = rq.status();
     rq.finish(status);
 }
 

@@ -217,6 +217,16 @@ void kapi_blk_queue_disable_write_zeroes(struct request_queue *q)
 	blk_queue_disable_write_zeroes(q);
 }
 
+struct request *kapi_rq_list_pop(struct rq_list *list)
+{
+	return rq_list_pop(list);
+}
+
+void kapi_rq_list_add_tail(struct rq_list *list, struct request *rq)
+{
+	rq_list_add_tail(list, rq);
+}
+
 bool kapi_blk_should_fake_timeout(struct request_queue *q)
 {
 	return blk_should_fake_timeout(q);

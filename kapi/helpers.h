@@ -16,7 +16,9 @@ struct inode;
 struct mem_cgroup;
 struct mutex;
 struct queue_limits;
+struct request;
 struct request_queue;
+struct rq_list;
 struct super_block;
 struct task_struct;
 
@@ -60,6 +62,8 @@ void kapi_queue_limits_cancel_update(struct request_queue *q);
 void kapi_blk_queue_disable_discard(struct request_queue *q);
 void kapi_blk_queue_disable_write_zeroes(struct request_queue *q);
 bool kapi_blk_should_fake_timeout(struct request_queue *q);
+struct request *kapi_rq_list_pop(struct rq_list *list);
+void kapi_rq_list_add_tail(struct rq_list *list, struct request *rq);
 void kapi_blk_queue_hold(struct request_queue *q);
 void kapi_blk_queue_release(struct request_queue *q);
 

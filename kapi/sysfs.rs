@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Groups of read-only attributes of a disk.
+//! Groups of attributes of a disk.
 //!
 //! C headers: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h),
 //! [`include/linux/device.h`](srctree/include/linux/device.h)
@@ -8,19 +8,26 @@
 use super::{bindings, blk_mq::Driver, gendisk::GenDisk};
 use core::ptr;
 use kernel::{
-    error::{from_result, to_result},
+    error::{from_result, to_result, VTABLE_DEFAULT_ERROR},
     ffi,
     page::PAGE_SIZE,
     prelude::*,
 };
 
 /// An attribute of a disk of `D`.
+#[vtable]
 pub(crate) trait DiskAttribute<D: Driver>: 'static {
     /// The file's name.
     const NAME: &'static CStr;
 
     /// Writes the file's contents to `page` and returns their length in bytes. May sleep.
     fn show(disk: &GenDisk<D>, page: &mut [u8]) -> Result<usize>;
+
+    /// Takes a new value, as it was written to the file. An attribute that has this is writable for
+    /// the owner, root. May sleep.
+    fn store(_disk: &GenDisk<D>, _text: &[u8]) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 }
 
 /// The C attribute of `A`.
@@ -31,12 +38,16 @@ pub(crate) struct RawAttribute(pub(super) bindings::device_attribute);
 unsafe impl Sync for RawAttribute {}
 
 impl RawAttribute {
-    /// Makes the read-only attribute `A`.
+    /// Makes the attribute `A`.
     pub(crate) const fn new<D: Driver, A: DiskAttribute<D>>() -> Self {
         let mut attribute: bindings::device_attribute = pin_init::zeroed();
         attribute.attr.name = kernel::str::as_char_ptr_in_const_context(A::NAME);
         attribute.attr.mode = 0o444;
         attribute.__bindgen_anon_1.show = Some(show_callback::<D, A>);
+        if A::HAS_STORE {
+            attribute.attr.mode = 0o644;
+            attribute.__bindgen_anon_2.store = Some(store_callback::<D, A>);
+        }
         Self(attribute)
     }
 
@@ -90,22 +101,53 @@ impl<D: Driver> GenDisk<D> {
 
 /// # Safety
 ///
+/// `device` is the whole disk of a disk of `D`, which lives for `'a`.
+unsafe fn disk_of<'a, D: Driver>(device: *mut bindings::device) -> &'a GenDisk<D> {
+    // SAFETY: The device is that of partition 0, a `struct block_device`.
+    unsafe {
+        let bdev = kernel::container_of!(device, bindings::block_device, bd_device);
+        GenDisk::from_raw((*bdev).bd_disk)
+    }
+}
+
+/// # Safety
+///
 /// Called by sysfs for an attribute of a disk of `D`.
 unsafe extern "C" fn show_callback<D: Driver, A: DiskAttribute<D>>(
     device: *mut bindings::device,
     _attribute: *mut bindings::device_attribute,
     page: *mut ffi::c_char,
 ) -> isize {
-    // SAFETY: The device is that of partition 0, a `struct block_device`, of a disk of `D`, which
-    // sysfs keeps for the call; `page` is a page to write to.
+    // SAFETY: sysfs keeps the disk for the call; `page` is a page to write to.
     let (disk, page) = unsafe {
-        let bdev = kernel::container_of!(device, bindings::block_device, bd_device);
         (
-            GenDisk::<D>::from_raw((*bdev).bd_disk),
+            disk_of::<D>(device),
             core::slice::from_raw_parts_mut(page.cast::<u8>(), PAGE_SIZE),
         )
     };
     from_result(|| Ok(isize::try_from(A::show(disk, page)?)?))
+}
+
+/// # Safety
+///
+/// Called by sysfs for a writable attribute of a disk of `D`.
+unsafe extern "C" fn store_callback<D: Driver, A: DiskAttribute<D>>(
+    device: *mut bindings::device,
+    _attribute: *mut bindings::device_attribute,
+    text: *const ffi::c_char,
+    len: usize,
+) -> isize {
+    // SAFETY: sysfs keeps the disk for the call; `text` is `len` bytes to read.
+    let (disk, text) = unsafe {
+        (
+            disk_of::<D>(device),
+            core::slice::from_raw_parts(text.cast::<u8>(), len),
+        )
+    };
+    from_result(|| {
+        A::store(disk, text)?;
+        Ok(isize::try_from(len)?)
+    })
 }
 
 /// Declares a static [`AttributeGroup`] of the listed [`DiskAttribute`] types of one driver.

@@ -6,7 +6,7 @@
 
 [ "$DRIVER" = rust_loop ] || skip_all "rust_loop's counters"
 
-plan 26
+plan 34
 
 IMAGE=$DATA/image
 defer reload_default
@@ -78,4 +78,29 @@ detach "$LOOP"
 need_attach "$IMAGE"
 uncache "$IMAGE"
 expect_ok "reads of data that is not cached" cmp --bytes=8M "$LOOP" "$IMAGE"
+detach "$LOOP"
+
+# The mode of one device, at run time.
+set_mode() {
+	echo "$1" >"/sys/block/${LOOP#/dev/}/loop/nowait"
+}
+direct_writes() {
+	fio_verify "$LOOP" --rw=randwrite --bs=4k --size=4M --do_verify=0
+}
+reload nowait=never
+need_attach "$IMAGE" --direct-io=on
+other=$LOOP
+truncate --size 16M "$DATA/second"
+need_attach "$DATA/second" --direct-io=on
+expect_ok "the mode of a device is changed" set_mode always
+expect_eq "of this one only" "always never" "$(loop_attr "$LOOP" nowait) $(loop_attr "$other" nowait)"
+expect_ok "writes" direct_writes
+expect_num "are tried from then on" "$(count inline_done inline_queued inline_again)" -gt 0
+expect_ok "a mode that is none is refused" failing set_mode sometimes
+expect_eq "and changes nothing" always "$(loop_attr "$LOOP" nowait)"
+expect_eq "root alone may change it" "644 root" "$(stat --format='%a %U' "/sys/block/${LOOP#/dev/}/loop/nowait")"
+detach "$LOOP"
+detach "$other"
+ioctl configure "$LOOP" file="$IMAGE" >"$TMP/out" || bail "cannot configure $LOOP"
+expect_eq "a new file begins with the parameter" never "$(loop_attr "$LOOP" nowait)"
 detach "$LOOP"
