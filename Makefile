@@ -11,7 +11,8 @@ MEM ?= 4G
 guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory '$(MEM)' --params '$(PARAMS)' \
 	$(if $(DIR),--dir '$(DIR)')
 
-.PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install suite lint help
+.PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install check-power suite \
+	lint help
 
 # A build folder that does not fit ends make here, with one line.
 ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
@@ -57,6 +58,9 @@ check-abi: build
 check-install: build
 	@tools/check-install
 
+check-power: build
+	@tools/check-power $(CUTS)
+
 suite: build
 	@tools/suite '$(SUITE)' '$(CHECKOUT)' $(TESTS)
 
@@ -76,6 +80,8 @@ make shell           the same guest, with a prompt
 make check           all tests; the last line sums them up
 make check-install   the selftests of installing only
 make check-abi       the interface, step by step, against the in-tree driver's
+make check-power [CUTS=50]
+                     nothing that was flushed is lost when the power goes
 make suite SUITE=blktests|fstests|util-linux CHECKOUT=folder [TESTS="loop block"]
                      a public test suite, built by you, on both drivers
 make lint            shellcheck, rustfmt, clippy and the rules of this project

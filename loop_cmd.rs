@@ -141,7 +141,7 @@ fn may_try(
         Operation::Unsupported => return Err(Refusal::Op),
     };
     policy::op_allowed(device.mode(), op)?;
-    if !backing.may_try() {
+    if !backing.may_try() && !Refusal::Filesystem.is_left_out() {
         return Err(Refusal::Filesystem);
     }
     let task = &submitter.task;
@@ -176,7 +176,8 @@ fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<Loop
             return None;
         }
     };
-    if write && !data.start_write(|backing| backing.file(), false) {
+    let wait = Refusal::Frozen.is_left_out();
+    if write && !data.start_write(|backing| backing.file(), wait) {
         refuse(data.into_request(), Refusal::Frozen);
         return None;
     }
@@ -227,6 +228,9 @@ pub(crate) fn io_done(mut data: DataRequest<LoopDevice>, result: Result<u32>) {
                 data.device().record_write(Outcome::Accepted);
             }
             data.into_request().complete(Ok(()));
+        }
+        Progress::Failed(error) if cfg!(without_late_again) => {
+            data.into_request().complete(Err(error));
         }
         // An EAGAIN that comes late, from below the file.
         _ => again(data, write),

@@ -90,6 +90,9 @@ struct RustLoop {
 impl kernel::InPlaceModule for RustLoop {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(|| {
+            if cfg!(without_guard) {
+                pr_warn!("built without one of its guards: for tests only, not for data\n");
+            }
             let params = validated_params()?;
             let control = Control::new(params, NOWAIT.get())?;
             Ok(try_pin_init!(Self {

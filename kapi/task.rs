@@ -109,7 +109,7 @@ unsafe fn detach_plug(task: *mut bindings::task_struct) -> *mut bindings::blk_pl
     // that a switch to another task in between finds nothing to invalidate.
     unsafe {
         let plug = (*task).plug;
-        if (*task).flags & bindings::PF_BLOCK_TS != 0 {
+        if (*task).flags & bindings::PF_BLOCK_TS != 0 && !cfg!(without_block_ts) {
             (*task).flags &= !bindings::PF_BLOCK_TS;
             if !plug.is_null() {
                 (*plug).cur_ktime = 0;
@@ -138,9 +138,15 @@ pub(crate) fn with_detached_submission<R>(f: impl FnOnce() -> R) -> R {
     // the block below, in the reverse order.
     let (task, saved_plug, saved_bio_list, saved_flags) = unsafe {
         let task = bindings::get_current();
-        let saved_plug = detach_plug(task);
+        let saved_plug = if cfg!(without_own_plug) {
+            ptr::null_mut()
+        } else {
+            detach_plug(task)
+        };
         let saved_bio_list = (*task).bio_list;
-        (*task).bio_list = ptr::null_mut();
+        if !cfg!(without_bio_list) {
+            (*task).bio_list = ptr::null_mut();
+        }
         let saved_flags = bindings::kapi_memalloc_noio_save();
         // `current->plug` is null now, so that this takes effect. `plug` stays where it is until
         // the block below has finished it.
@@ -156,8 +162,10 @@ pub(crate) fn with_detached_submission<R>(f: impl FnOnce() -> R) -> R {
         bindings::kapi_memalloc_noio_restore(saved_flags);
         (*task).bio_list = saved_bio_list;
         // The private plug is gone; a time stamp taken since belongs to no plug.
-        let _ = detach_plug(task);
-        (*task).plug = saved_plug;
+        if !cfg!(without_own_plug) {
+            let _ = detach_plug(task);
+            (*task).plug = saved_plug;
+        }
     }
     result
 }
