@@ -79,7 +79,7 @@ outcome() {
 # One check for all, which takes its time to begin. It runs them in the order of their names,
 # and writes a test's line when that has ended: what names another one ends the one before.
 suite_run() {
-	local left=("$@") line='' record='' check
+	local left=("$@") line='' record='' check ended
 	local test='^[a-z0-9]+/[0-9]{3}[[:space:]]' took='([0-9]+)s[[:space:]]*$'
 	cd "$CHECKOUT" || return
 	conclude() {
@@ -95,7 +95,11 @@ suite_run() {
 	}
 	echo "## begin $driver ${left[0]}"
 	exec {check}< <(./check "$@" 2>&1)
-	while read -r -t "$limit" -u "$check" line; do
+	while :; do
+		read -r -t "$limit" -u "$check" line || {
+			ended=$?
+			break
+		}
 		if [[ -n $record && ($line =~ $test || $line == Ran:*) ]]; then
 			conclude
 		fi
@@ -104,8 +108,9 @@ suite_run() {
 			record+=$line$'\n'
 		fi
 	done
-	# Over 128: nothing came for so long.
-	if (($? > 128)); then
+	# Over 128: nothing came for so long, after the end of the one before.
+	if ((ended > 128)); then
+		[[ -z $record ]] || conclude
 		echo "## result $driver ${left[0]} hung $limit"
 		return 1
 	fi
