@@ -18,10 +18,8 @@
 
 pub(crate) use kernel::bindings::*;
 use kernel::ffi;
-#[allow(
-    unused_imports,
-    reason = "derived with the kernel's bindgen parameters, which Debian's headers lack"
-)]
+// Derived, if bindgen takes the kernel's own parameters; Debian's headers do not have these.
+#[allow(unused_imports, reason = "see above")]
 use pin_init::MaybeZeroable;
 
 // In this module itself, so that a name here takes precedence over one of the bindings crate.
