@@ -786,7 +786,7 @@ impl LoopDevice {
     /// Lets the file go, under the disk's `open_mutex`, after the last close.
     fn unbind(&self, disk: &ClosedDisk<'_, Self>) {
         // Commands that are still under way end first; later ones find no file, and fail.
-        let io = disk.freeze().replace_io(None);
+        let io = disk.withdraw_io();
         let binding = self.binding.lock().take();
 
         let mut limits = disk.update_limits();

@@ -20,7 +20,7 @@ use core::{
     marker::PhantomData,
     mem,
     ptr::{self, NonNull},
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{fence, AtomicPtr, Ordering},
 };
 use kernel::{
     error::to_result,
@@ -39,8 +39,9 @@ pub(crate) trait Driver: Send + Sync + Sized + 'static {
     /// The module that holds the driver's code; open disks keep it loaded.
     type Module: ModuleMetadata;
 
-    /// State that requests read without a lock. It appears at any time, and is replaced or taken
-    /// away only while the queue is frozen, hence while no request exists.
+    /// State that requests read without a lock. It appears at any time, is replaced only while the
+    /// queue is frozen, hence while no request exists, and is taken away only from a disk that
+    /// nobody has open.
     type Io: Send + Sync + 'static;
 
     /// The driver's own part of a request.
@@ -328,11 +329,12 @@ impl<D: Driver> Request<D> {
         unsafe { GenDisk::<D>::from_raw(self.data().disk()) }.schedule_work();
     }
 
-    /// The driver's I/O state. It stays as it is while the request exists.
+    /// The driver's I/O state. It stays as it is while the request exists and the disk is open.
     pub(crate) fn io(&self) -> Option<&D::Io> {
         let io = self.data().io.load(Ordering::Acquire);
-        // SAFETY: Null, or a valid value that is replaced only while the queue is frozen, which
-        // this request prevents. Pairs with the release in `publish_io` and `swap_io`.
+        // SAFETY: Null, or a valid value that is dropped only after the queue was frozen, which
+        // this request prevents, or after its tag was seen to be free (`ClosedDisk::withdraw_io`).
+        // Pairs with the release in `publish_io` and `swap_io`.
         unsafe { io.as_ref() }
     }
 
@@ -855,6 +857,51 @@ impl<D: Driver> GenDisk<D> {
             disk: self,
             noio,
             not_send: PhantomData,
+        }
+    }
+}
+
+impl<D: Driver> ClosedDisk<'_, D> {
+    /// Takes the I/O state away, and returns it when no request uses it any more. Requests that come
+    /// later find none. Sleeps; the caller holds no lock that a request may need, and enters no file
+    /// system until this returns.
+    ///
+    /// Freezing the queue takes a grace period of RCU, some milliseconds. Nobody has the disk open,
+    /// so that there is hardly ever a request to wait for, and then it is not needed.
+    pub(crate) fn withdraw_io(&self) -> Option<KBox<D::Io>> {
+        if self.may_have_requests() {
+            return self.freeze().replace_io(None);
+        }
+        // Acquire for the contents of the value, which is dropped by the caller.
+        let io = self.data().io.swap(ptr::null_mut(), Ordering::AcqRel);
+        // A request that has seen the old value has done so in a dispatch, which ends before this
+        // returns, and holds its tag for as long as it uses that.
+        // SAFETY: A queue of `D` has a blocking tag set, which has an SRCU domain.
+        unsafe { bindings::kapi_synchronize_srcu_expedited((*(*self.queue()).tag_set).srcu) };
+        if self.may_have_requests() {
+            drop(self.freeze());
+        }
+        // Pairs with the barrier before a tag is given back.
+        fence(Ordering::Acquire);
+        // SAFETY: A non-null value came from `KBox::into_raw`. Requests without a tag cannot have
+        // it, and those with a tag have ended.
+        (!io.is_null()).then(|| unsafe { KBox::from_raw(io) })
+    }
+
+    /// Whether a tag is taken. With an I/O scheduler requests wait without one: then always true.
+    fn may_have_requests(&self) -> bool {
+        // SAFETY: The queue of a valid disk and its tag set, whose sets of tags exist for each
+        // hardware queue, and are changed by nobody.
+        unsafe {
+            let queue = self.queue();
+            let set = (*queue).tag_set;
+            let queues = (*set).nr_hw_queues as usize;
+            !(*queue).elevator.is_null()
+                || (0..queues).any(|i| {
+                    let tags = *(*set).tags.add(i);
+                    bindings::sbitmap_any_bit_set(&raw const (*tags).bitmap_tags.sb)
+                        || bindings::sbitmap_any_bit_set(&raw const (*tags).breserved_tags.sb)
+                })
         }
     }
 }

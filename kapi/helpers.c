@@ -16,6 +16,7 @@
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task_stack.h>
+#include <linux/srcu.h>
 
 #include "helpers.h"
 
@@ -215,6 +216,11 @@ void kapi_blk_queue_disable_discard(struct request_queue *q)
 void kapi_blk_queue_disable_write_zeroes(struct request_queue *q)
 {
 	blk_queue_disable_write_zeroes(q);
+}
+
+void kapi_synchronize_srcu_expedited(struct srcu_struct *ssp)
+{
+	synchronize_srcu_expedited(ssp);
 }
 
 struct request *kapi_rq_list_pop(struct rq_list *list)

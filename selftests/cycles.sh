@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 9
+plan 10
 
 lower tmpfs
 image tmpfs 1M
@@ -31,6 +31,13 @@ expect_ok "100 cycles" cycles
 expect_eq "always the same device" 1 ${#USED[@]}
 expect_eq "nothing bound" "" "$(losetup --list --noheadings)"
 expect_eq "no device added" "$before" "$(devices)"
+
+# With a scheduler the driver cannot see that nothing is under way, and waits in another way.
+need_attach "$IMAGE"
+echo mq-deadline >"/sys/block/${LOOP#/dev/}/queue/scheduler"
+dd if=/dev/zero of="$LOOP" bs=64k count=16 status=none
+expect_ok "with a scheduler" detach "$LOOP"
+echo none >"/sys/block/${LOOP#/dev/}/queue/scheduler"
 
 attach_many() {
 	local i pids=() status=0
