@@ -132,7 +132,7 @@ impl Refusal {
         Self::Freezer,
     ];
 
-    /// Whether this build leaves the guard out, to show what it is for (`selftests/guards`).
+    /// Whether this build leaves the guard out, to show what it is for (`Kbuild`).
     pub(crate) const fn is_left_out(self) -> bool {
         match self {
             Self::Filesystem => cfg!(without_filesystem),
