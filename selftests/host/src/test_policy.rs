@@ -63,6 +63,23 @@ fn modes_have_names() {
 }
 
 #[test]
+fn modes_are_stored_as_numbers() {
+    for mode in MODES {
+        assert_eq!(Mode::from_index(mode.index()), mode);
+    }
+    for other in [4, u8::MAX] {
+        assert_eq!(Mode::from_index(other), Mode::Never, "nothing is tried");
+    }
+}
+
+#[test]
+fn no_guard_is_left_out() {
+    for refusal in Refusal::ALL {
+        assert!(!refusal.is_left_out(), "{refusal:?}");
+    }
+}
+
+#[test]
 fn reads_are_tried_unless_never() {
     for op in [Op::Read, Op::BufferedRead] {
         for mode in [Mode::Auto, Mode::Always, Mode::Reads] {
