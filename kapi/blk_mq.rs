@@ -569,8 +569,8 @@ unsafe impl<D: Driver> WorkItemPointer<0> for Request<D> {
 
 /// Requests of one queue that a task submits together, as an iterator over them.
 ///
-/// The first one taken is started, and so on. What is left when this is dropped was not started:
-/// blk-mq submits it again, one by one.
+/// Each is started as it is taken. What is left of several when this is dropped, blk-mq submits
+/// again, one by one; a single one ends with `EIO`, as any [`Request`] that is dropped.
 pub(crate) struct Batch<'a, D: Driver> {
     queue: *mut bindings::request_queue,
     requests: BatchRequests<'a, D>,

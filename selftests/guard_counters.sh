@@ -6,7 +6,7 @@
 
 [ "$DRIVER" = rust_loop ] || skip_all "rust_loop's counters"
 
-plan 9
+plan 11
 
 defer reload_default
 reload nowait=always || bail "cannot load with nowait=always"
@@ -54,8 +54,10 @@ frozen_seen() {
 	[ "$(loop_attr "$LOOP" not_tried_frozen)" -gt 0 ]
 }
 expect_ok "frozen: a write to a frozen file system" await frozen_seen
+expect_eq "frozen: it is seen to wait" 1 "$(loop_attr "$LOOP" blocking_writes)"
 fsfreeze --unfreeze "$LOWER"
 expect_ok "frozen: it is done after the thaw" wait $!
+expect_eq "frozen: and to wait no more" 0 "$(loop_attr "$LOOP" blocking_writes)"
 
 # A limit on the size of the submitter's files.
 limited() {

@@ -6,7 +6,7 @@
 
 [ "$DRIVER" = rust_loop ] || skip_all "rust_loop's counters"
 
-plan 34
+plan 36
 
 IMAGE=$DATA/image
 defer reload_default
@@ -96,9 +96,12 @@ expect_ok "the mode of a device is changed" set_mode always
 expect_eq "of this one only" "always never" "$(loop_attr "$LOOP" nowait) $(loop_attr "$other" nowait)"
 expect_ok "writes" direct_writes
 expect_num "are tried from then on" "$(count inline_done inline_queued inline_again)" -gt 0
+expect_num "those that came back have made the policy reluctant" "$(count write_level)" -gt 0
 expect_ok "a mode that is none is refused" failing set_mode sometimes
 expect_eq "and changes nothing" always "$(loop_attr "$LOOP" nowait)"
 expect_eq "root alone may change it" "644 root" "$(stat --format='%a %U' "/sys/block/${LOOP#/dev/}/loop/nowait")"
+set_mode auto
+expect_eq "a new mode begins anew" 0 "$(count write_level)"
 detach "$LOOP"
 detach "$other"
 ioctl configure "$LOOP" file="$IMAGE" >"$TMP/out" || bail "cannot configure $LOOP"

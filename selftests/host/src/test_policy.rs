@@ -73,13 +73,6 @@ fn modes_are_stored_as_numbers() {
 }
 
 #[test]
-fn no_guard_is_left_out() {
-    for refusal in Refusal::ALL {
-        assert!(!refusal.is_left_out(), "{refusal:?}");
-    }
-}
-
-#[test]
 fn reads_are_tried_unless_never() {
     for op in [Op::Read, Op::BufferedRead] {
         for mode in [Mode::Auto, Mode::Always, Mode::Reads] {
