@@ -12,7 +12,7 @@ guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory
 	$(if $(DIR),--dir '$(DIR)')
 
 .PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install check-power suite \
-	lint help
+	bench bench-native lint help
 
 # A build folder that does not fit ends make here, with one line.
 ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
@@ -64,6 +64,14 @@ check-power: build
 suite: build
 	@tools/suite '$(SUITE)' '$(CHECKOUT)' $(TESTS)
 
+bench_options := $(if $(QUICK),--quick) $(if $(BUSY),--busy) $(if $(RUBLK),--rublk '$(RUBLK)')
+
+bench: build
+	@tools/bench $(bench_options) $(WORKLOADS)
+
+bench-native: build
+	@tools/bench --native $(bench_options) $(WORKLOADS)
+
 lint: setup
 	@tools/lint
 
@@ -84,6 +92,10 @@ make check-power [CUTS=50]
                      nothing that was flushed is lost when the power goes
 make suite SUITE=blktests|fstests|util-linux CHECKOUT=folder [TESTS="loop block"]
                      a public test suite, built by you, on both drivers
+make bench [QUICK=1] [BUSY=1] [RUBLK=path] [WORKLOADS="fsync cold-read-32"]
+                     speed beside the raw file, the in-tree driver and others, in quiet guests;
+                     tables and plots in build/bench/report (QUICK: about 10 minutes)
+make bench-native    the same at native speed, in user mode Linux
 make lint            shellcheck, rustfmt, clippy and the rules of this project
 make clean           remove what make built here
 The test bed is kept in $$RUST_LOOP_CACHE, by default ~/.cache/rust_loop.
