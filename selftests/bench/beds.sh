@@ -16,20 +16,29 @@ null_disk() {
 	done
 }
 
-# make_bed BED: the disk, in $disk.
+# map NAME: a device-mapper device of the table that is read; prints its node. Without udev there is
+# no link in /dev/mapper, and nobody who answers if waited for.
+map() {
+	dmsetup create --noudevsync "$1" &&
+		echo "/dev/$(dmsetup info --columns --noheadings --options blkdevname "$1")"
+}
+
+# make_bed BED: the disk, in $disk. All of its memory is taken now, and nothing is discarded later
+# but by a workload: what a run writes would else cost more where none has written before.
 make_bed() {
-	local bed=$1
+	local bed=$1 nanoseconds=0
 	case $bed in
-	0us | uml) null_disk bench "$disk_mb" 0 ;;
-	100us) null_disk bench "$disk_mb" 100000 ;;
-	2ms) null_disk bench "$disk_mb" 2000000 ;;
-	# What null_blk does not do: a disk that refuses REQ_NOWAIT, and completes in a task.
-	delay) null_disk bench "$disk_mb" 0 && modprobe dm_delay &&
-		dmsetup create bench-delay --table "0 $((disk_mb << 11)) delay /dev/bench 0 2" ;;
+	0us | uml | delay) ;;
+	100us) nanoseconds=100000 ;;
+	2ms) nanoseconds=2000000 ;;
 	*) false ;;
-	esac || return
+	esac && null_disk bench "$disk_mb" "$nanoseconds" &&
+		dd if=/dev/zero of=/dev/bench bs=16M count=$((disk_mb / 16)) oflag=direct status=none || return
 	disk=/dev/bench
-	[[ $bed != delay ]] || disk=/dev/mapper/bench-delay
+	# What null_blk does not do: a disk that refuses REQ_NOWAIT, and completes in a task.
+	if [[ $bed == delay ]]; then
+		modprobe dm_delay && disk=$(map bench-delay <<<"0 $((disk_mb << 11)) delay /dev/bench 0 2")
+	fi
 }
 
 # other_file: a file on a disk of its own, in $other: work that has nothing to do with loop.
@@ -37,7 +46,7 @@ other_file() {
 	local mount=/run/bench-other
 	other=$mount/file
 	[[ ! -e $other ]] || return 0
-	null_disk other 512 100000 && mkfs.xfs -q -f /dev/other && mkdir -p "$mount" &&
+	null_disk other 512 100000 && mkfs.xfs -q -f -K /dev/other && mkdir -p "$mount" &&
 		mount /dev/other "$mount" && dd if=/dev/zero of="$other" bs=1M count=64 oflag=direct status=none
 }
 
@@ -51,15 +60,15 @@ make_backing() {
 	if mountpoint -q "$lower"; then
 		umount "$lower" || return
 	fi
-	wipefs --all --quiet "$disk" && blkdiscard --force --quiet "$disk" || return
+	wipefs --all --quiet "$disk" || return
 	if [[ $fs == bdev ]]; then
 		image=$disk
 	else
 		modprobe --quiet "$fs"
 		case $fs in
 		# All of it now, nothing in the background later.
-		ext4) mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$disk" ;;
-		xfs) mkfs.xfs -q -f "$disk" ;;
+		ext4) mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$disk" ;;
+		xfs) mkfs.xfs -q -f -K "$disk" ;;
 		esac && mount "$disk" "$lower" || return
 		image=$lower/image
 	fi
@@ -90,9 +99,7 @@ renew_backing() {
 		done | xargs --null truncate --size 64M
 		;;
 	esac || return
-	sync --file-system "$disk" "$lower"
-	# Blocks that were given back are given back to the disk's memory too.
-	[[ ! $1 =~ ^(sparse|part|many)$ ]] || fstrim "$lower" || return
+	sync --file-system "$lower"
 	case $2 in
 	cached) cat "$image" >/dev/null ;;
 	cold) dd if="$image" iflag=nocache count=0 status=none ;;

@@ -23,7 +23,7 @@ shift 4
 read_workloads /dir/workloads
 
 # Sizes; natively memory is scarce, and a file is written in no time.
-disk_mb=5120 sparse_size=4G many=300 cycles=500 fio_options='' batch=''
+disk_mb=3072 sparse_size=4G many=300 cycles=500 fio_options='' batch=''
 if [[ $bed == uml ]]; then
 	disk_mb=2048 sparse_size=1G
 	fio_options='--clocksource=cpu'
@@ -48,7 +48,6 @@ make_bed "$bed" || {
 	echo "bench: no bed $bed"
 	exit 1
 }
-echo "## kernel $(uname -r)"
 
 # prepare SUBJECT: the subject of a run, in $target, which may be many.
 prepare() {

@@ -53,7 +53,7 @@ kind_job() {
 	wait "$sampler"
 	if ((status != 0)) || [[ ! -s measured.postrun.txt ]]; then
 		cat fio.log
-		tail -n 20 fio.json
+		sed '/^{/,$d' fio.json
 		return 1
 	fi
 	read -r all busy <kworkers

@@ -62,8 +62,7 @@ set_up() {
 		;;
 	dm-linear)
 		# Neither knows of the other's claim to the disk, so one at a time.
-		extents "$image" "$disk" >/run/extents && umount "$lower" && dmsetup create bench-linear </run/extents &&
-			target=/dev/mapper/bench-linear
+		extents "$image" "$disk" >/run/extents && umount "$lower" && target=$(map bench-linear </run/extents)
 		;;
 	ublk) ublk_set_up "$mode" ;;
 	esac
@@ -82,7 +81,7 @@ take_down() {
 		echo "bench: $target stays bound"
 		return 1
 		;;
-	dm-linear) dmsetup remove --retry bench-linear && mount "$disk" "$lower" ;;
+	dm-linear) dmsetup remove --noudevsync --retry bench-linear && mount "$disk" "$lower" ;;
 	ublk) /run/rublk del --number 0 >/run/ublk.log 2>&1 || cat /run/ublk.log ;;
 	esac
 }

@@ -41,7 +41,7 @@ pub fn document(results: &Results, plots: &[Plot]) -> String {
     }
     text.push_str("<dl>\n");
     for (key, value) in markdown::machine(results) {
-        let _ = writeln!(text, "<dt>{}</dt><dd>{}</dd>", escape(&key), escape(&value));
+        let _ = writeln!(text, "<dt>{}</dt><dd>{}</dd>", escape(key), escape(&value));
     }
     text.push_str("</dl>\n");
     for sentence in markdown::LEGEND {

@@ -29,7 +29,7 @@ use std::{
 /// Makes tables and plots of the runs of make bench.
 #[derive(Parser)]
 struct Arguments {
-    /// Folder with `machine`, `date` and a file `*.jsonl` of each workload.
+    /// Folder with `machine` and a file `*.jsonl` of each workload.
     #[arg(long)]
     runs: PathBuf,
 
@@ -41,9 +41,7 @@ struct Arguments {
 /// `results.json`.
 #[derive(Serialize)]
 struct Results {
-    /// Of the day the first run was made, UTC.
-    date: String,
-    /// What was measured where, as `tools/bench` wrote it.
+    /// What was measured where and when, as `tools/bench` wrote it.
     machine: serde_json::Value,
     rows: Vec<rows::Row>,
 }
@@ -75,9 +73,6 @@ fn report(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         }
     }
     let results = Results {
-        date: fs::read_to_string(arguments.runs.join("date"))?
-            .trim()
-            .to_owned(),
         machine: serde_json::from_str(&fs::read_to_string(arguments.runs.join("machine"))?)?,
         rows: rows::rows(&runs),
     };

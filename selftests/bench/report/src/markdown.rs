@@ -69,18 +69,19 @@ pub const LEGEND: [&str; 4] = [
     "kworkers: busy or blocked, of all. A row marked busy was measured while something else used the host: it means nothing.",
 ];
 
-/// `key: value` of the machine, in order.
-pub fn machine(results: &Results) -> Vec<(String, String)> {
-    let mut facts = vec![("date".to_owned(), results.date.clone())];
-    if let Some(object) = results.machine.as_object() {
-        facts.extend(object.iter().map(|(key, value)| {
+/// `key: value` of the machine, in order of keys.
+pub fn machine(results: &Results) -> Vec<(&str, String)> {
+    let facts = results.machine.as_object();
+    facts
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| {
             let text = value
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned);
-            (key.clone(), text)
-        }));
-    }
-    facts
+            (key.as_str(), text)
+        })
+        .collect()
 }
 
 /// The whole of `report.md`.

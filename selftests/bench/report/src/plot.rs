@@ -91,6 +91,7 @@ fn bars(title: &str, rows: &[&Row], ratio: fn(&Row) -> Option<f64>) -> Result<St
             .disable_y_mesh()
             .disable_y_axis()
             .y_labels(0)
+            .x_max_light_lines(1)
             .x_label_formatter(&|ratio| format!("{ratio:.2}"))
             .draw()
             .map_err(text)?;
@@ -189,6 +190,15 @@ fn distribution(title: &str, rows: &[&Row]) -> Result<String> {
             .map_err(text)?;
         chart
             .configure_mesh()
+            .max_light_lines(1)
+            .x_label_formatter(&|us| {
+                if *us < 10.0 {
+                    format!("{us:.1}")
+                } else {
+                    format!("{us:.0}")
+                }
+            })
+            .y_label_formatter(&|part| format!("{part:.0}"))
             .x_desc("µs, from submission to completion")
             .y_desc("% of commands")
             .draw()
