@@ -19,16 +19,21 @@ count_kworkers() {
 	echo "$all $busy"
 }
 
-# sample_kworkers SECONDS: twice within the run, the larger of each.
+# sample_kworkers SECONDS: twice within the run, the larger of each, to the file kworkers. The run
+# has begun when fio's first job says so.
 sample_kworkers() {
 	local all=0 busy=0 a b
+	echo "$all $busy" >kworkers
+	while [[ ! -s measured.prerun.txt ]]; do
+		sleep 0.1
+	done
 	for _ in 1 2; do
 		sleep "$(awk -v s="$1" 'BEGIN { print s / 3 }')"
 		read -r a b < <(count_kworkers)
 		((all >= a)) || all=$a
 		((busy >= b)) || busy=$b
+		echo "$all $busy" >kworkers
 	done
-	echo "$all $busy"
 }
 
 # kind_job ARGUMENTS: fio on $target. CPU time is read by fio's first job as it begins to do I/O
@@ -42,7 +47,7 @@ kind_job() {
 	args=${1//BATCH/$batch}
 	args=${args//TRIM/$trim}
 	cd /run/bench && rm -f ./* || return
-	sample_kworkers "$runtime" >kworkers &
+	sample_kworkers "$runtime" &
 	sampler=$!
 	# shellcheck disable=SC2086 # words
 	timeout --kill-after 10 $((runtime * 3 + 120)) fio --output=fio.json --output-format=json \
@@ -50,7 +55,8 @@ kind_job() {
 		--norandommap --randrepeat=1 --random_generator=tausworthe64 --group_reporting --unified_rw_reporting=1 \
 		--lat_percentiles=1 --clat_percentiles=0 --slat_percentiles=0 --percentile_list=$percentiles \
 		$fio_options --name=measured --exec_prerun="$snapshot" --exec_postrun="$snapshot" $args >fio.log 2>&1 || status=$?
-	wait "$sampler"
+	kill "$sampler" 2>/dev/null
+	wait "$sampler" 2>/dev/null
 	if ((status != 0)) || [[ ! -s measured.postrun.txt ]]; then
 		cat fio.log
 		sed '/^{/,$d' fio.json

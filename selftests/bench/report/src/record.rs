@@ -168,8 +168,15 @@ fn cpu_used_us(before: &str, after: &str, cpus: u32) -> Result<f64, Malformed> {
     Ok((((end - begin) * f64::from(cpus) - (idle_end - idle_begin)) * 1e6).max(0.0))
 }
 
-/// (commands per second, latency, commands of all jobs)
-fn outcome(output: &Output) -> Result<(f64, Vec<(f64, f64)>, f64), Malformed> {
+/// What the measured commands came to.
+struct Outcome {
+    iops: f64,
+    latency: Vec<(f64, f64)>,
+    /// Of all jobs.
+    commands: f64,
+}
+
+fn outcome(output: &Output) -> Result<Outcome, Malformed> {
     match output {
         Output::Fio(fio) => {
             if let Some(job) = fio.jobs.iter().find(|job| job.error != 0) {
@@ -189,7 +196,11 @@ fn outcome(output: &Output) -> Result<(f64, Vec<(f64, f64)>, f64), Malformed> {
                 .collect();
             latency.sort_by(|a, b| a.0.total_cmp(&b.0));
             let all: u64 = fio.jobs.iter().map(|job| job.mixed.total_ios).sum();
-            Ok((job.mixed.iops, latency, all as f64))
+            Ok(Outcome {
+                iops: job.mixed.iops,
+                latency,
+                commands: all as f64,
+            })
         }
         Output::Devices(devices) => {
             let count = devices.steps_us.len() as f64;
@@ -198,11 +209,11 @@ fn outcome(output: &Output) -> Result<(f64, Vec<(f64, f64)>, f64), Malformed> {
                 .into_iter()
                 .zip(stats::quantiles(&devices.steps_us, &parts))
                 .collect();
-            Ok((
-                stats::ratio(count, devices.seconds).unwrap_or(0.0),
+            Ok(Outcome {
+                iops: stats::ratio(count, devices.seconds).unwrap_or(0.0),
                 latency,
-                count,
-            ))
+                commands: count,
+            })
         }
     }
 }
@@ -215,7 +226,11 @@ pub fn parse(line: &str) -> Result<Run, Malformed> {
         steal,
         run,
     } = serde_json::from_str(line).map_err(Malformed::Json)?;
-    let (iops, latency, commands) = outcome(&run.output)?;
+    let Outcome {
+        iops,
+        latency,
+        commands,
+    } = outcome(&run.output)?;
     if latency.is_empty() || commands == 0.0 {
         return Err(Malformed::NoCommand);
     }
