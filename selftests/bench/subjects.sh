@@ -81,7 +81,11 @@ take_down() {
 		echo "bench: $target stays bound"
 		return 1
 		;;
-	dm-linear) dmsetup remove --noudevsync --retry bench-linear && mount "$disk" "$lower" ;;
+	dm-linear)
+		# Also if it was not made: the file system is needed by the others.
+		dmsetup remove --noudevsync --retry bench-linear
+		mountpoint -q "$lower" || mount "$disk" "$lower"
+		;;
 	ublk) /run/rublk del --number 0 >/run/ublk.log 2>&1 || cat /run/ublk.log ;;
 	esac
 }

@@ -242,6 +242,9 @@ pub fn plots(rows: &[Row]) -> Result<Vec<Plot>> {
     for rows in groups(&rows, |row| {
         (row.bed.clone(), row.fs.clone(), row.workload.clone())
     }) {
+        if rows.iter().all(|row| row.latency_us.is_empty()) {
+            continue;
+        }
         let Row {
             bed, fs, workload, ..
         } = rows[0];
@@ -285,6 +288,14 @@ mod tests {
             busy: false,
             latency_us: vec![(50.0, 0.0), (100.0, 12.0)],
         }
+    }
+
+    #[test]
+    fn without_latencies_there_is_no_distribution() {
+        let mut row = row("randread", IN_TREE, Some(1.0));
+        row.latency_us.clear();
+        let names: Vec<String> = plots(&[row]).unwrap().into_iter().map(|p| p.name).collect();
+        assert_eq!(names, ["ratio-in-tree-2ms-xfs"]);
     }
 
     #[test]

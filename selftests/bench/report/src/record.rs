@@ -37,7 +37,8 @@ pub struct Run {
     pub busy: bool,
     /// Commands per second.
     pub iops: f64,
-    /// Latency from submission to completion: (per cent, microseconds), ascending.
+    /// Latency from submission to completion: (per cent, microseconds), ascending. Empty if it was
+    /// not measured.
     pub latency: Vec<(f64, f64)>,
     /// Microseconds that the guest's CPUs were not idle, per command, be it of any job.
     pub cpu_us_per_io: f64,
@@ -96,12 +97,13 @@ struct Job {
 struct Direction {
     iops: f64,
     total_ios: u64,
+    #[serde(default)]
     lat_ns: Latency,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Latency {
-    /// By per cent, as fio prints them: "99.900000". Not there if there was no command.
+    /// By per cent, as fio prints them: "99.900000". Not there if fio was told not to measure them.
     #[serde(default)]
     percentile: BTreeMap<String, f64>,
 }
@@ -231,7 +233,7 @@ pub fn parse(line: &str) -> Result<Run, Malformed> {
         latency,
         commands,
     } = outcome(&run.output)?;
-    if latency.is_empty() || commands == 0.0 {
+    if commands == 0.0 {
         return Err(Malformed::NoCommand);
     }
     Ok(Run {
@@ -316,6 +318,15 @@ mod tests {
         assert!(parse(&line(true, 0.0, &jobs)).unwrap().busy);
         assert!(parse(&line(false, 0.11, &jobs)).unwrap().busy);
         assert!(!parse(&line(false, 0.1, &jobs)).unwrap().busy);
+    }
+
+    #[test]
+    fn latency_need_not_be_measured() {
+        let job = r#"{"jobname":"measured","error":0,"mixed":{"iops":9.0,"total_ios":9,
+            "lat_ns":{"min":0,"max":0}}}"#;
+        let run = parse(&line(false, 0.0, job)).unwrap();
+        assert_eq!(run.iops, 9.0);
+        assert!(run.latency.is_empty());
     }
 
     #[test]
