@@ -58,8 +58,9 @@ kind_job() {
 	kill "$sampler" 2>/dev/null
 	wait "$sampler" 2>/dev/null
 	if ((status != 0)) || [[ ! -s measured.postrun.txt ]]; then
+		echo "bench: fio ended with status $status (124: it took too long)"
 		cat fio.log
-		sed '/^{/,$d' fio.json
+		[[ ! -f fio.json ]] || sed '/^{/,$d' fio.json
 		return 1
 	fi
 	read -r all busy <kworkers
