@@ -12,7 +12,7 @@ guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory
 	$(if $(DIR),--dir '$(DIR)')
 
 .PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install check-power soak \
-	suite lint help
+	suite bench bench-native lint help
 
 # A build folder that does not fit ends make here, with one line.
 ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
@@ -67,6 +67,14 @@ soak: build
 suite: build
 	@tools/suite '$(SUITE)' '$(CHECKOUT)' $(TESTS)
 
+bench_options := $(if $(QUICK),--quick) $(if $(BUSY),--busy) $(if $(RUBLK),--rublk '$(RUBLK)')
+
+bench: build
+	@tools/bench $(bench_options) $(WORKLOADS)
+
+bench-native: build
+	@tools/bench --native $(bench_options) $(WORKLOADS)
+
 lint: setup
 	@tools/lint
 
@@ -89,6 +97,10 @@ make soak [HOURS=1] [SEED=1]
                      all that happens to loop devices, at random and at once, for hours
 make suite SUITE=blktests|fstests|util-linux CHECKOUT=folder [TESTS="loop block"]
                      a public test suite, built by you, on both drivers
+make bench [QUICK=1] [BUSY=1] [RUBLK=path] [WORKLOADS="fsync cold-read-32"]
+                     speed beside the raw file, the in-tree driver and others, in quiet guests;
+                     tables and plots in build/bench/report (QUICK: about 10 minutes)
+make bench-native    the same at native speed, in user mode Linux
 make lint            shellcheck, rustfmt, clippy and the rules of this project
 make clean           remove what make built here
 The test bed is kept in $$RUST_LOOP_CACHE, by default ~/.cache/rust_loop.
