@@ -18,6 +18,11 @@
 
 pub(crate) use kernel::bindings::*;
 use kernel::ffi;
+#[allow(
+    unused_imports,
+    reason = "derived with the kernel's bindgen parameters, which Debian's headers lack"
+)]
+use pin_init::MaybeZeroable;
 
 // In this module itself, so that a name here takes precedence over one of the bindings crate.
 include!("bindings_generated.rs");

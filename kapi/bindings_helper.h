@@ -23,6 +23,9 @@ const int KAPI_CONST_IOCB_DIRECT = (__force int)IOCB_DIRECT;
 const int KAPI_CONST_IOCB_NOWAIT = (__force int)IOCB_NOWAIT;
 const int KAPI_CONST_IOCB_NOIO = IOCB_NOIO;
 
+/* PAGE_SIZE, no number for bindgen, where the kernel has no transparent huge pages. */
+const unsigned int KAPI_CONST_BLK_MAX_BLOCK_SIZE = BLK_MAX_BLOCK_SIZE;
+
 const blk_features_t KAPI_CONST_BLK_FEAT_WRITE_CACHE = BLK_FEAT_WRITE_CACHE;
 const blk_features_t KAPI_CONST_BLK_FEAT_ROTATIONAL = BLK_FEAT_ROTATIONAL;
 
