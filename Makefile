@@ -11,8 +11,8 @@ MEM ?= 4G
 guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory '$(MEM)' --params '$(PARAMS)' \
 	$(if $(DIR),--dir '$(DIR)')
 
-.PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install check-power suite \
-	lint help
+.PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install check-power soak \
+	suite lint help
 
 # A build folder that does not fit ends make here, with one line.
 ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
@@ -61,6 +61,9 @@ check-install: build
 check-power: build
 	@tools/check-power $(CUTS)
 
+soak: build
+	@tools/soak $(if $(SEED),--seed '$(SEED)') $(HOURS)
+
 suite: build
 	@tools/suite '$(SUITE)' '$(CHECKOUT)' $(TESTS)
 
@@ -82,6 +85,8 @@ make check-install   the selftests of installing only
 make check-abi       the interface, step by step, against the in-tree driver's
 make check-power [CUTS=50]
                      nothing that was flushed is lost when the power goes
+make soak [HOURS=1] [SEED=1]
+                     all that happens to loop devices, at random and at once, for hours
 make suite SUITE=blktests|fstests|util-linux CHECKOUT=folder [TESTS="loop block"]
                      a public test suite, built by you, on both drivers
 make lint            shellcheck, rustfmt, clippy and the rules of this project

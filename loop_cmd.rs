@@ -38,6 +38,7 @@ use crate::{
 use kernel::{
     alloc::flags::{GFP_NOWAIT, __GFP_NOWARN},
     prelude::*,
+    time::{Delta, Instant, Monotonic},
 };
 
 /// Least kernel stack in bytes for an inline try: half of it, 8 KiB of 16 on x86-64. Measured with
@@ -61,6 +62,8 @@ pub(crate) struct Command {
     pub(crate) done: u32,
     /// The attempt that is on its way.
     pub(crate) attempt: Attempt,
+    /// When it was last handed to its work item.
+    enqueued: Option<Instant<Monotonic>>,
 }
 
 impl Command {
@@ -69,7 +72,13 @@ impl Command {
         Self {
             done: 0,
             attempt: Attempt::Inline,
+            enqueued: None,
         }
+    }
+
+    /// How long its work item, which begins now, was waited for.
+    pub(crate) fn waited(&mut self) -> Option<Delta> {
+        self.enqueued.take().map(|since| since.elapsed())
     }
 }
 
@@ -259,7 +268,8 @@ fn punt(rq: Request<LoopDevice>) {
 }
 
 /// Hands the command to its work item.
-fn to_worker(rq: Request<LoopDevice>) {
+fn to_worker(mut rq: Request<LoopDevice>) {
+    rq.command().enqueued = Some(Instant::now());
     if rq.operation() == Operation::Write {
         rq.device().enter_blocking_write();
     }

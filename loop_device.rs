@@ -1046,6 +1046,7 @@ impl Driver for LoopDevice {
         loop_ioctl::native(disk, bdev, mode, cmd, arg)
     }
 
+    #[cfg(CONFIG_COMPAT)]
     fn compat_ioctl(
         disk: &GenDisk<Self>,
         bdev: BlockDevice<'_>,

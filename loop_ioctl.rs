@@ -282,6 +282,7 @@ pub(crate) fn native(
 }
 
 /// An ioctl of a 32-bit process. Only the old structure differs; pointers come zero-extended.
+#[cfg(CONFIG_COMPAT)]
 pub(crate) fn compat(
     disk: &GenDisk<LoopDevice>,
     bdev: BlockDevice<'_>,
@@ -290,13 +291,11 @@ pub(crate) fn compat(
     arg: usize,
 ) -> Result<i32> {
     match cmd {
-        #[cfg(CONFIG_COMPAT)]
         bindings::LOOP_SET_STATUS => {
             check_permission(mode)?;
             set_old_status::<CompatLoopInfo, _, _>(disk, arg)?;
             Ok(0)
         }
-        #[cfg(CONFIG_COMPAT)]
         bindings::LOOP_GET_STATUS => {
             get_old_status::<CompatLoopInfo, _, _>(disk, arg)?;
             Ok(0)

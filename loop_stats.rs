@@ -2,9 +2,12 @@
 
 //! Counters of a device's submissions.
 
-use crate::policy::Refusal;
+use crate::{
+    histogram::{self, BUCKETS},
+    policy::Refusal,
+};
 use core::sync::atomic::{AtomicU64, Ordering};
-use kernel::{cpu::CpuId, prelude::*};
+use kernel::{cpu::CpuId, prelude::*, time::Delta};
 
 /// What is counted of a command.
 #[derive(Clone, Copy)]
@@ -41,7 +44,10 @@ impl Event {
 
 /// One CPU's counters, on cache lines of their own.
 #[repr(align(64))]
-struct Shard([AtomicU64; Event::COUNT]);
+struct Shard {
+    events: [AtomicU64; Event::COUNT],
+    waits: [AtomicU64; BUCKETS],
+}
 
 /// The counters of a device: one set per CPU, added up by readers. A count may land in the set of
 /// a CPU that the task has just left; nothing is lost by that.
@@ -54,7 +60,10 @@ impl Stats {
         let mut shards = KVec::with_capacity(cpus, GFP_KERNEL)?;
         for _ in 0..cpus {
             shards.push(
-                Shard([const { AtomicU64::new(0) }; Event::COUNT]),
+                Shard {
+                    events: [const { AtomicU64::new(0) }; Event::COUNT],
+                    waits: [const { AtomicU64::new(0) }; BUCKETS],
+                },
                 GFP_KERNEL,
             )?;
         }
@@ -63,26 +72,44 @@ impl Stats {
 
     /// Counts one event. Any context.
     pub(crate) fn count(&self, event: Event) {
+        self.add_one(|shard| shard.events.get(event.index()));
+    }
+
+    /// Counts a command that has waited so long for its work item to begin. Any context.
+    pub(crate) fn count_wait(&self, wait: Delta) {
+        let bucket = histogram::bucket(u64::try_from(wait.as_nanos()).unwrap_or(0));
+        self.add_one(|shard| shard.waits.get(bucket));
+    }
+
+    fn add_one(&self, select: impl FnOnce(&Shard) -> Option<&AtomicU64>) {
         let cpu = usize::try_from(CpuId::current().as_u32()).unwrap_or(0);
-        if let Some(counter) = self.0.get(cpu).and_then(|shard| shard.0.get(event.index())) {
+        if let Some(counter) = self.0.get(cpu).and_then(select) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Begins again at zero. Events counted meanwhile may be lost.
     pub(crate) fn reset(&self) {
-        for counter in self.0.iter().flat_map(|shard| &shard.0) {
-            counter.store(0, Ordering::Relaxed);
+        for shard in &self.0 {
+            for counter in Iterator::chain(shard.events.iter(), &shard.waits) {
+                counter.store(0, Ordering::Relaxed);
+            }
         }
     }
 
     /// How often an event was counted.
     pub(crate) fn total(&self, event: Event) -> u64 {
-        self.0
-            .iter()
-            .filter_map(|shard| shard.0.get(event.index()))
-            .fold(0, |sum, counter| {
-                sum.wrapping_add(counter.load(Ordering::Relaxed))
-            })
+        self.sum(|shard| shard.events.get(event.index()))
+    }
+
+    /// How many commands have waited for their work item for times of each bucket.
+    pub(crate) fn waits(&self) -> [u64; BUCKETS] {
+        core::array::from_fn(|bucket| self.sum(|shard| shard.waits.get(bucket)))
+    }
+
+    fn sum(&self, select: impl Fn(&Shard) -> Option<&AtomicU64>) -> u64 {
+        self.0.iter().filter_map(select).fold(0, |sum, counter| {
+            sum.wrapping_add(counter.load(Ordering::Relaxed))
+        })
     }
 }

@@ -75,6 +75,17 @@ fn counter(disk: &GenDisk<LoopDevice>, page: &mut [u8], event: Event) -> Result<
     line(page, disk.driver().stats().total(event))
 }
 
+/// One line of counts, blanks between.
+fn worker_wait(disk: &GenDisk<LoopDevice>, page: &mut [u8]) -> Result<usize> {
+    let mut out = Formatter::new(page);
+    for (bucket, count) in disk.driver().stats().waits().iter().enumerate() {
+        let blank = if bucket == 0 { "" } else { " " };
+        out.write_fmt(fmt!("{blank}{count}"))?;
+    }
+    out.write_str("\n")?;
+    Ok(out.bytes_written())
+}
+
 /// `EINVAL` if it is none.
 fn set_mode(disk: &GenDisk<LoopDevice>, text: &[u8]) -> Result {
     disk.driver().set_mode(Mode::parse(text).ok_or(EINVAL)?);
@@ -112,6 +123,7 @@ attributes! {
     InlineQueued c"inline_queued" |disk, page| counter(disk, page, Event::InlineQueued);
     InlineAgain c"inline_again" |disk, page| counter(disk, page, Event::InlineAgain);
     Punted c"punted" |disk, page| counter(disk, page, Event::Punted);
+    WorkerWait c"worker_wait" |disk, page| worker_wait(disk, page);
     NotTriedOp c"not_tried_op"
         |disk, page| counter(disk, page, Event::NotTried(Refusal::Op));
     NotTriedPolicy c"not_tried_policy"

@@ -12,6 +12,7 @@
 use kernel::{fmt, prelude::*, sync::Arc};
 
 mod geometry;
+mod histogram;
 mod kapi;
 mod loop_cmd;
 mod loop_ctl;

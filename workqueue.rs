@@ -36,7 +36,10 @@ pub(crate) fn new_queue(number: u32) -> Result<OwnedQueue> {
 }
 
 /// Carries a punted command out, with all the time it takes, charged to its submitter.
-pub(crate) fn run(device: &LoopDevice, rq: Request<LoopDevice>) {
+pub(crate) fn run(device: &LoopDevice, mut rq: Request<LoopDevice>) {
+    if let Some(wait) = rq.command().waited() {
+        device.stats().count_wait(wait);
+    }
     task::with_charge(rq.charge(), || match rq.operation() {
         Operation::Read | Operation::Write => transfer(device, rq),
         Operation::Flush if cfg!(without_flush) => rq.complete(Ok(())),

@@ -77,6 +77,7 @@ pub(crate) trait Driver: Send + Sync + Sized + 'static {
     ) -> Result<i32>;
 
     /// The same for a 32-bit process.
+    #[cfg(CONFIG_COMPAT)]
     fn compat_ioctl(
         disk: &GenDisk<Self>,
         bdev: BlockDevice<'_>,

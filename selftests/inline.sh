@@ -6,7 +6,7 @@
 
 [ "$DRIVER" = rust_loop ] || skip_all "rust_loop's counters"
 
-plan 36
+plan 37
 
 IMAGE=$DATA/image
 defer reload_default
@@ -72,6 +72,8 @@ refusals=$(cd "/sys/block/${LOOP#/dev/}/loop" && echo not_tried_*)
 expect_eq "nothing else is refused" "$(count not_tried_op not_tried_nofs)" "$(count $refusals)"
 # shellcheck disable=SC2086
 expect_eq "work items: the refused, and those that came back" "$(count punted)" "$(count $refusals inline_again)"
+expect_eq "the wait for each is counted, in 24 buckets" "24 $(count punted)" \
+	"$(loop_attr "$LOOP" worker_wait | awk '{ for (i = 1; i <= NF; i++) sum += $i; print NF, sum }')"
 detach "$LOOP"
 
 # What is not cached is asked for inline all the same, at no loss.

@@ -21,6 +21,8 @@
 
 #[path = "../../../geometry.rs"]
 mod geometry;
+#[path = "../../../histogram.rs"]
+mod histogram;
 #[path = "../../../loop_info.rs"]
 mod loop_info;
 #[path = "../../../params.rs"]
@@ -30,6 +32,8 @@ mod policy;
 
 #[cfg(test)]
 mod test_geometry;
+#[cfg(test)]
+mod test_histogram;
 #[cfg(test)]
 mod test_loop_info;
 #[cfg(test)]
