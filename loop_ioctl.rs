@@ -16,7 +16,6 @@ use crate::{
 };
 use core::mem;
 use kernel::{
-    error::code::ENOIOCTLCMD,
     prelude::*,
     uaccess::{UserPtr, UserSlice},
 };
@@ -309,7 +308,7 @@ pub(crate) fn compat(
         | bindings::LOOP_SET_BLOCK_SIZE
         | bindings::LOOP_SET_CAPACITY
         | bindings::LOOP_SET_DIRECT_IO => native(disk, bdev, mode, cmd, arg),
-        _ => Err(ENOIOCTLCMD),
+        _ => Err(kernel::error::code::ENOIOCTLCMD),
     }
 }
 
