@@ -28,7 +28,7 @@ use kernel::{
     module::ModuleMetadata,
     new_work,
     prelude::*,
-    sync::rcu,
+    sync::{rcu, LockClassKey},
     types::Opaque,
     workqueue::{Queue, RawWorkItem, Work, WorkItem, WorkItemPointer},
 };
@@ -669,6 +669,11 @@ impl<D: Driver> Drop for EndingRequests<D> {
 pub(super) struct TagSet<D: Driver> {
     #[pin]
     inner: Opaque<bindings::blk_mq_tag_set>,
+    /// What lockdep takes the set's SRCU for. The block layer has one class for that of all sets;
+    /// but `queue_rq`, within it, may submit to a queue whose freezing waits for another set's.
+    /// Dropped after `inner`, as it is used there.
+    #[pin]
+    lock_class: LockClassKey,
     _p: PhantomData<D>,
 }
 
@@ -693,6 +698,7 @@ impl<D: Driver> TagSet<D> {
         // Requests end on a multiple of this, and the private data begins there.
         const { assert!(mem::align_of::<Pdu<D>>() <= mem::align_of::<bindings::request>()) };
         try_pin_init!(Self {
+            lock_class <- LockClassKey::new_dynamic(),
             inner <- Opaque::try_ffi_init(move |slot: *mut bindings::blk_mq_tag_set| {
                 let flags = bindings::BLK_MQ_F_BLOCKING
                     | bindings::BLK_MQ_F_STACKING
@@ -709,6 +715,13 @@ impl<D: Driver> TagSet<D> {
                 // SAFETY: Filled in above.
                 to_result(unsafe { bindings::blk_mq_alloc_tag_set(slot) })
             }),
+            _: {
+                // SAFETY: A blocking set has an SRCU of its own, which nobody has used yet. The key
+                // is registered, and is dropped after the set is freed.
+                unsafe {
+                    bindings::kapi_srcu_set_lock_class((*inner.get()).srcu, lock_class.as_ptr());
+                }
+            },
             _p: PhantomData,
         })
     }

@@ -11,6 +11,7 @@
 #include <linux/freezer.h>
 #include <linux/fs.h>
 #include <linux/kdev_t.h>
+#include <linux/lockdep.h>
 #include <linux/memcontrol.h>
 #include <linux/mutex.h>
 #include <linux/pagemap.h>
@@ -216,6 +217,11 @@ void kapi_blk_queue_disable_discard(struct request_queue *q)
 void kapi_blk_queue_disable_write_zeroes(struct request_queue *q)
 {
 	blk_queue_disable_write_zeroes(q);
+}
+
+void kapi_srcu_set_lock_class(struct srcu_struct *ssp, struct lock_class_key *key)
+{
+	lockdep_set_class(ssp, key);
 }
 
 void kapi_synchronize_srcu_expedited(struct srcu_struct *ssp)
