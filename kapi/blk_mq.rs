@@ -669,11 +669,16 @@ impl<D: Driver> Drop for EndingRequests<D> {
 pub(super) struct TagSet<D: Driver> {
     #[pin]
     inner: Opaque<bindings::blk_mq_tag_set>,
-    /// What lockdep takes the set's SRCU for. The block layer has one class for that of all sets;
-    /// but `queue_rq`, within it, may submit to a queue whose freezing waits for another set's.
-    /// Dropped after `inner`, as it is used there.
+    /// What lockdep takes the set's SRCU, and two mutexes of the disk's queue, for. The block layer
+    /// has one class for those of all sets and queues; but `queue_rq`, within the SRCU, may submit
+    /// to a queue below, and whoever freezes that one may take the like of these mutexes, under
+    /// which others wait for this SRCU. Below is not above, which lockdep cannot know.
     #[pin]
-    lock_class: LockClassKey,
+    srcu_class: LockClassKey,
+    #[pin]
+    elevator_class: LockClassKey,
+    #[pin]
+    rq_qos_class: LockClassKey,
     _p: PhantomData<D>,
 }
 
@@ -698,7 +703,9 @@ impl<D: Driver> TagSet<D> {
         // Requests end on a multiple of this, and the private data begins there.
         const { assert!(mem::align_of::<Pdu<D>>() <= mem::align_of::<bindings::request>()) };
         try_pin_init!(Self {
-            lock_class <- LockClassKey::new_dynamic(),
+            srcu_class <- LockClassKey::new_dynamic(),
+            elevator_class <- LockClassKey::new_dynamic(),
+            rq_qos_class <- LockClassKey::new_dynamic(),
             inner <- Opaque::try_ffi_init(move |slot: *mut bindings::blk_mq_tag_set| {
                 let flags = bindings::BLK_MQ_F_BLOCKING
                     | bindings::BLK_MQ_F_STACKING
@@ -719,7 +726,7 @@ impl<D: Driver> TagSet<D> {
                 // SAFETY: A blocking set has an SRCU of its own, which nobody has used yet. The key
                 // is registered, and is dropped after the set is freed.
                 unsafe {
-                    bindings::kapi_srcu_set_lock_class((*inner.get()).srcu, lock_class.as_ptr());
+                    bindings::kapi_srcu_set_lock_class((*inner.get()).srcu, srcu_class.as_ptr());
                 }
             },
             _p: PhantomData,
@@ -728,6 +735,27 @@ impl<D: Driver> TagSet<D> {
 
     pub(super) fn as_ptr(&self) -> *mut bindings::blk_mq_tag_set {
         self.inner.get()
+    }
+
+    /// Has lockdep tell the queue's locks from those of others.
+    ///
+    /// # Safety
+    ///
+    /// `q` is the queue of a disk that uses this set and that nobody else knows of yet. The set is
+    /// dropped only when that disk is deleted.
+    pub(super) unsafe fn class_queue_locks(&self, q: *mut bindings::request_queue) {
+        // SAFETY: By this function's contract nobody holds the locks, and nobody takes them any
+        // more once the keys, which are registered, are dropped.
+        unsafe {
+            bindings::kapi_mutex_set_lock_class(
+                &raw mut (*q).elevator_lock,
+                self.elevator_class.as_ptr(),
+            );
+            bindings::kapi_mutex_set_lock_class(
+                &raw mut (*q).rq_qos_mutex,
+                self.rq_qos_class.as_ptr(),
+            );
+        }
     }
 }
 

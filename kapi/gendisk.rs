@@ -365,6 +365,7 @@ impl<D: Driver> OwnedDisk<D> {
 
         // SAFETY: The disk is not added yet, so that it is this function's alone.
         unsafe {
+            tags.class_queue_locks((*disk).queue);
             (*data).set_disk(disk);
             (*disk).major = i32::try_from(config.major)?;
             (*disk).first_minor = i32::try_from(config.first_minor)?;

@@ -219,6 +219,11 @@ void kapi_blk_queue_disable_write_zeroes(struct request_queue *q)
 	blk_queue_disable_write_zeroes(q);
 }
 
+void kapi_mutex_set_lock_class(struct mutex *lock, struct lock_class_key *key)
+{
+	lockdep_set_class(lock, key);
+}
+
 void kapi_srcu_set_lock_class(struct srcu_struct *ssp, struct lock_class_key *key)
 {
 	lockdep_set_class(ssp, key);

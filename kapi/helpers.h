@@ -65,6 +65,7 @@ void kapi_blk_queue_disable_write_zeroes(struct request_queue *q);
 bool kapi_blk_should_fake_timeout(struct request_queue *q);
 struct request *kapi_rq_list_pop(struct rq_list *list);
 void kapi_rq_list_add_tail(struct rq_list *list, struct request *rq);
+void kapi_mutex_set_lock_class(struct mutex *lock, struct lock_class_key *key);
 void kapi_srcu_set_lock_class(struct srcu_struct *ssp, struct lock_class_key *key);
 void kapi_synchronize_srcu_expedited(struct srcu_struct *ssp);
 void kapi_blk_queue_hold(struct request_queue *q);

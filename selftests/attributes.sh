@@ -16,7 +16,7 @@ expect_eq "write cache" "write back" "$(queue_attr "$LOOP" write_cache)"
 expect_eq "largest request" 1280 "$(queue_attr "$LOOP" max_hw_sectors_kb)"
 expect_eq "block sizes" "512 512 512" \
 	"$(queue_attr "$LOOP" logical_block_size) $(queue_attr "$LOOP" physical_block_size) $(queue_attr "$LOOP" minimum_io_size)"
-expect_eq "rotational as the disk below" "$(cat /sys/block/vda/queue/rotational)" "$(queue_attr "$LOOP" rotational)"
+expect_eq "rotational as the disk below" "$(queue_attr "$WORK_DISK" rotational)" "$(queue_attr "$LOOP" rotational)"
 expect_eq "major and minor" "7:${LOOP#/dev/loop}" "$(cat "/sys/block/${LOOP#/dev/}/dev")"
 expect_eq "block major 7 is named loop" "7 loop" "$(sed -n '/^Block/,$s/^ *\(7 .*\)/\1/p' /proc/devices)"
 expect_eq "the control node's minor" "10:237" "$(stat --format=%Hr:%Lr /dev/loop-control)"

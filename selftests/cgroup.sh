@@ -44,6 +44,8 @@ expect_num "direct reads" $(($(charged rbytes) - before)) -ge $((2 << 20))
 detach "$LOOP"
 
 need_attach "$IMAGE"
+# What it reads of the device is not ours.
+udevadm settle
 uncache "$IMAGE"
 before=$(charged rbytes)
 within dd if="$LOOP" of="$TMP/out" bs=64k count=128 iflag=direct status=none
@@ -81,6 +83,7 @@ quiet_trace() {
 	echo >"$TRACE/trace"
 }
 need_attach "$IMAGE" --direct-io=on
+udevadm settle
 dd if=/dev/zero of="$LOOP" bs=64k count=16 oflag=direct status=none
 echo >"$TRACE/trace"
 echo 1 >"$TRACE/events/block/block_rq_issue/enable"

@@ -37,6 +37,12 @@ rust_only() {
 	[ "$DRIVER" = loop ] && skip "$1" "rust_loop only"
 }
 
+# too_large NAME BYTES || expect...: skips the point if that is a block that this kernel never has.
+too_large() {
+	[ "$2" -gt 4096 ] && [ ! -d /sys/kernel/mm/transparent_hugepage ] &&
+		skip "$1" "this kernel has no blocks larger than a page"
+}
+
 ### Letting go
 
 # defer COMMAND...: to be run at the end. It must do no harm if what it lets go is gone already.
