@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 INJECT=/sys/kernel/debug/failslab
-# A batch of 32 adjoining blocks is described by 512 bytes. Smaller ones are fio's own, too.
+# A batch of 32 adjoining blocks is described by 512 bytes.
 CACHES=/sys/kernel/slab/kmalloc-512
 ls $INJECT/cache-filter /sys/kernel/slab/kmalloc-512/failslab >/dev/null 2>&1 ||
 	skip_all "this kernel injects no failures of allocations"
@@ -41,12 +41,13 @@ stop() {
 }
 defer stop
 
-# Adjoining blocks of a batch are merged to commands of several bios.
-batches() (
-	echo 1 >"/proc/$BASHPID/make-it-fail"
+# Adjoining blocks of a batch are merged to commands of several bios. fio's job fails from its first command on: what
+# starts it needs memory, too.
+# shellcheck disable=SC2016 # expanded by fio's shell
+batches() {
 	fio_verify "$LOOP" --ioengine=libaio --iodepth=32 --iodepth_batch=32 --iodepth_batch_complete_min=32 --bs=4k --rw=write \
-		--size=8M
-)
+		--size=8M --exec_prerun='echo 1 >/proc/$PPID/make-it-fail'
+}
 
 IMAGE=$DATA/image
 dd if=/dev/zero of="$IMAGE" bs=1M count=16 conv=fsync status=none
