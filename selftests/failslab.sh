@@ -6,8 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 INJECT=/sys/kernel/debug/failslab
-# A batch of 32 adjoining blocks is described by 512 bytes.
-CACHES=/sys/kernel/slab/kmalloc-512
+# A batch of 32 adjoining blocks is described by 512 bytes, half of it by 256.
+CACHES="/sys/kernel/slab/kmalloc-256 /sys/kernel/slab/kmalloc-512"
 ls $INJECT/cache-filter /sys/kernel/slab/kmalloc-512/failslab >/dev/null 2>&1 ||
 	skip_all "this kernel injects no failures of allocations"
 
