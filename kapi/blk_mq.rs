@@ -744,8 +744,9 @@ impl<D: Driver> TagSet<D> {
     /// `q` is the queue of a disk that uses this set and that nobody else knows of yet. The set is
     /// dropped only when that disk is deleted.
     pub(super) unsafe fn class_queue_locks(&self, q: *mut bindings::request_queue) {
-        // SAFETY: By this function's contract nobody holds the locks, and nobody takes them any
-        // more once the keys, which are registered, are dropped.
+        // SAFETY: By this function's contract nobody holds the locks, and the keys are registered.
+        // Who looked the deleted disk up before may still take `rq_qos_mutex` when the keys are
+        // dropped (`blkg_conf_open_bdev()`): lockdep, for which they are but addresses, reports it.
         unsafe {
             bindings::kapi_mutex_set_lock_class(
                 &raw mut (*q).elevator_lock,

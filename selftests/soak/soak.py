@@ -93,13 +93,13 @@ def detach(device):
 
 
 @contextlib.contextmanager
-def attached(rng, image, *options, mode=None):
+def attached(rng, image, *options):
     """A loop device on IMAGE, in a mode of its own."""
     dio = rng.choice(("on", "off"))
     device = run("losetup", "--find", "--show", f"--direct-io={dio}", *options, image).strip()
     try:
         with contextlib.suppress(OSError):
-            (group(device) / "nowait").write_text(mode or rng.choice(MODES))
+            (group(device) / "nowait").write_text(rng.choice(MODES))
         yield device
     finally:
         detach(device)
@@ -229,6 +229,13 @@ def changes(rng, where):
     fio = Fio(rng, size)
     with attached(rng, image) as device:
         end = threading.Event()
+        errors = []
+
+        def change_all():
+            try:
+                change()
+            except Exception as error:  # pylint: disable=broad-except
+                errors.append(error)
 
         def change():
             while not end.is_set():
@@ -247,13 +254,15 @@ def changes(rng, where):
                 tally.add("changes")
                 time.sleep(rng.random() / 10)
 
-        thread = threading.Thread(target=change)
+        thread = threading.Thread(target=change_all)
         thread.start()
         try:
             fio.write(device)
         finally:
             end.set()
             thread.join()
+        if errors:
+            raise Failure(f"a change: {errors[0]!r}")
     fio.verify(image)
     image.unlink()
 
