@@ -17,7 +17,9 @@
 //!      +----> completed <----------------------------------- done, queued
 //! ```
 //!
-//! A worker's direct transfer that ends short goes to the worker again, for its rest.
+//! A worker's direct transfer that ends short goes to the worker again, for its rest. A worker does
+//! not wait for a page that is being read into the page cache: it leaves the command with the page,
+//! once, and the command goes to a worker again when that is there.
 //!
 //! The states are types: [`Request`] and [`DataRequest`] are what the driver owns; a try consumes
 //! the latter and gives it back only if the file did not keep it; a punt consumes the former. So a
@@ -30,6 +32,7 @@ use crate::{
         blk_mq::{Batch, EndingRequests, Operation, Request},
         kiocb::{DataRequest, IoMode, Submitted},
         task::{self, TaskContext},
+        trace,
     },
     loop_device::{Backing, LoopDevice},
     loop_stats::Event,
@@ -62,6 +65,8 @@ pub(crate) struct Command {
     pub(crate) done: u32,
     /// The attempt that is on its way.
     pub(crate) attempt: Attempt,
+    /// It was left with a page of the file once, for which a worker would have had to wait.
+    pub(crate) parked: bool,
     /// When it was last handed to its work item.
     enqueued: Option<Instant<Monotonic>>,
 }
@@ -72,6 +77,7 @@ impl Command {
         Self {
             done: 0,
             attempt: Attempt::Inline,
+            parked: false,
             enqueued: None,
         }
     }
@@ -99,7 +105,7 @@ pub(crate) fn queue(device: &LoopDevice, batch: Batch<'_, LoopDevice>) {
     };
     // Ended when the task is again as the submitters know it: an end may submit more.
     let mut ending = EndingRequests::new();
-    task::with_detached_submission(|| {
+    task::with_detached_submission(batch.len(), || {
         for rq in batch {
             if let Some((rq, result)) = begin(device, &submitter, rq) {
                 ending.push(rq, result);
@@ -199,12 +205,14 @@ fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<Loop
         // A NOWAIT read that finds nothing cached would start the readahead here, in the
         // submitter, before it says EAGAIN.
         cached_only: !direct,
+        parked: false,
     };
     match data.submit(|backing| backing.try_file(write), position, 0, mode) {
         Submitted::Queued => None,
         Submitted::Done(mut data, result) => match advance(&mut data, result) {
             Progress::Complete => {
                 device.stats().count(Event::InlineDone);
+                trace::tried(&data, c"done");
                 if write {
                     device.record_write(Outcome::Accepted);
                 }
@@ -233,6 +241,7 @@ pub(crate) fn io_done(mut data: DataRequest<LoopDevice>, result: Result<u32>) {
     match progress {
         Progress::Complete => {
             data.device().stats().count(Event::InlineQueued);
+            trace::tried(&data, c"queued");
             if write {
                 data.device().record_write(Outcome::Accepted);
             }
@@ -246,24 +255,32 @@ pub(crate) fn io_done(mut data: DataRequest<LoopDevice>, result: Result<u32>) {
     }
 }
 
+/// The page is there that a worker has left the command with. Any context.
+pub(crate) fn page_read(data: DataRequest<LoopDevice>) {
+    data.device().stats().count(Event::Parked);
+    to_worker(data.into_request());
+}
+
 /// A try has come back unfinished.
 fn again(data: DataRequest<LoopDevice>, write: bool) {
     data.device().stats().count(Event::InlineAgain);
+    trace::tried(&data, c"again");
     if write {
         data.device().record_write(Outcome::Again);
     }
-    punt(data.into_request());
+    punt(data.into_request(), c"again");
 }
 
 /// The command is not tried.
 fn refuse(rq: Request<LoopDevice>, refusal: Refusal) {
     rq.device().stats().count(Event::NotTried(refusal));
-    punt(rq);
+    punt(rq, refusal.name());
 }
 
 /// Hands the command to its work item for the first time.
-fn punt(rq: Request<LoopDevice>) {
+fn punt(rq: Request<LoopDevice>, reason: &'static CStr) {
     rq.device().stats().count(Event::Punted);
+    trace::punted(&rq, reason);
     to_worker(rq);
 }
 

@@ -174,6 +174,11 @@ impl Backing {
         })
     }
 
+    /// Whether READs can wait for a page without a worker.
+    pub(crate) fn can_park_reads(&self) -> bool {
+        !self.direct && self.file.can_park_reads()
+    }
+
     /// Byte of the file at which the device begins.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
@@ -1010,6 +1015,10 @@ impl Driver for LoopDevice {
 
     fn io_done(rq: DataRequest<Self>, result: Result<u32>) {
         loop_cmd::io_done(rq, result);
+    }
+
+    fn page_read(rq: DataRequest<Self>) {
+        loop_cmd::page_read(rq);
     }
 
     fn open(disk: &GenDisk<Self>) -> Result {

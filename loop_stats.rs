@@ -20,12 +20,14 @@ pub(crate) enum Event {
     InlineAgain,
     /// The command was handed to a work item.
     Punted,
+    /// A READ waited for a page without a worker.
+    Parked,
     /// The command was not tried, for this reason.
     NotTried(Refusal),
 }
 
 /// Counters besides those by reason.
-const BASE: usize = 4;
+const BASE: usize = 5;
 
 impl Event {
     /// Number of different events.
@@ -37,6 +39,7 @@ impl Event {
             Self::InlineQueued => 1,
             Self::InlineAgain => 2,
             Self::Punted => 3,
+            Self::Parked => 4,
             Self::NotTried(refusal) => BASE + refusal.index(),
         }
     }

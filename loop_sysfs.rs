@@ -123,6 +123,7 @@ attributes! {
     InlineQueued c"inline_queued" |disk, page| counter(disk, page, Event::InlineQueued);
     InlineAgain c"inline_again" |disk, page| counter(disk, page, Event::InlineAgain);
     Punted c"punted" |disk, page| counter(disk, page, Event::Punted);
+    Parked c"parked" |disk, page| counter(disk, page, Event::Parked);
     WorkerWait c"worker_wait" |disk, page| worker_wait(disk, page);
     NotTriedOp c"not_tried_op"
         |disk, page| counter(disk, page, Event::NotTried(Refusal::Op));

@@ -12,6 +12,8 @@
 //! What is refused is punted, which always works. The first question is about sense and the third
 //! about speed; the second is about safety, and no mode overrides it.
 
+use core::ffi::CStr;
+
 /// The `nowait` parameter of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -148,6 +150,26 @@ impl Refusal {
             Self::Frozen => cfg!(without_frozen),
             Self::Freezer => cfg!(without_freezer),
             Self::Op | Self::Policy => false,
+        }
+    }
+
+    /// Its name in the counters of sysfs and in trace events.
+    pub(crate) fn name(self) -> &'static CStr {
+        match self {
+            Self::Op => c"op",
+            Self::Policy => c"policy",
+            Self::Filesystem => c"filesystem",
+            Self::Journal => c"journal",
+            Self::Nofs => c"nofs",
+            Self::Noio => c"noio",
+            Self::Reclaim => c"reclaim",
+            Self::Stack => c"stack",
+            Self::Worker => c"worker",
+            Self::Plug => c"plug",
+            Self::Cgroup => c"cgroup",
+            Self::Rlimit => c"rlimit",
+            Self::Frozen => c"frozen",
+            Self::Freezer => c"freezer",
         }
     }
 

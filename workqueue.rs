@@ -19,7 +19,7 @@ use crate::{
         workqueue::OwnedQueue,
     },
     loop_cmd::{self, Attempt, Progress},
-    loop_device::LoopDevice,
+    loop_device::{Backing, LoopDevice},
 };
 use kernel::{prelude::*, types::ScopeGuard};
 
@@ -70,7 +70,12 @@ fn transfer(device: &LoopDevice, rq: Request<LoopDevice>) {
     if data.operation() == Operation::Write {
         data.start_write(|backing| backing.file(), true);
     }
+    let mut park = data.operation() == Operation::Read
+        && !data.command().parked
+        && data.io().is_some_and(Backing::can_park_reads);
     loop {
+        // Before the call: the page may have it afterwards.
+        data.command().parked |= park;
         let Some((position, direct)) = loop_cmd::target(&data) else {
             return data.into_request().complete(Err(EIO));
         };
@@ -79,9 +84,14 @@ fn transfer(device: &LoopDevice, rq: Request<LoopDevice>) {
             direct,
             nowait: false,
             cached_only: false,
+            parked: park,
         };
         match data.submit(|backing| backing.file(), position, done, mode) {
             Submitted::Queued => return,
+            Submitted::Done(back, Err(EAGAIN)) if park => {
+                park = false;
+                data = back;
+            }
             Submitted::Done(mut back, result) => match loop_cmd::advance(&mut back, result) {
                 Progress::Partial => data = back,
                 progress => return loop_cmd::end(back.into_request(), progress),

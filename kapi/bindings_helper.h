@@ -8,6 +8,7 @@
 #include <linux/blkdev.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <linux/pagemap.h>
 #include <linux/sched.h>
 #include <linux/statfs.h>
 #include <linux/workqueue.h>
@@ -22,6 +23,9 @@ const fmode_t KAPI_CONST_FMODE_CAN_ODIRECT = FMODE_CAN_ODIRECT;
 const int KAPI_CONST_IOCB_DIRECT = (__force int)IOCB_DIRECT;
 const int KAPI_CONST_IOCB_NOWAIT = (__force int)IOCB_NOWAIT;
 const int KAPI_CONST_IOCB_NOIO = IOCB_NOIO;
+const int KAPI_CONST_IOCB_WAITQ = IOCB_WAITQ;
+
+const fop_flags_t KAPI_CONST_FOP_BUFFER_RASYNC = FOP_BUFFER_RASYNC;
 
 /* PAGE_SIZE, no number for bindgen, where the kernel has no transparent huge pages. */
 const unsigned int KAPI_CONST_BLK_MAX_BLOCK_SIZE = BLK_MAX_BLOCK_SIZE;

@@ -12,7 +12,7 @@ use super::{
     gendisk::{ClosedDisk, DiskRef, GenDisk},
     kiocb::{DataRequest, IoSlot},
     queue_limits::LimitsUpdate,
-    task,
+    task, trace,
     workqueue::OwnedQueue,
 };
 use core::{
@@ -60,6 +60,12 @@ pub(crate) trait Driver: Send + Sync + Sized + 'static {
 
     /// A file has finished what [`DataRequest::submit`] queued. Any context, even hard interrupt.
     fn io_done(rq: DataRequest<Self>, result: Result<u32>);
+
+    /// The page that a READ was left with ([`IoMode::parked`]) is read, or could not be; the READ may
+    /// be submitted anew. Any context, with interrupts off and a lock of the page cache held.
+    ///
+    /// [`IoMode::parked`]: super::kiocb::IoMode::parked
+    fn page_read(rq: DataRequest<Self>);
 
     /// The disk is being opened, under its `open_mutex`.
     fn open(disk: &GenDisk<Self>) -> Result;
@@ -501,6 +507,7 @@ impl<D: Driver> Request<D> {
     }
 
     fn finish(self, status: bindings::blk_status_t) {
+        trace::completing(&self, status);
         self.slot().release();
         let rq = self.into_raw();
         // SAFETY: Owned until now.
@@ -585,6 +592,20 @@ enum BatchRequests<'a, D: Driver> {
 }
 
 impl<D: Driver> Batch<'_, D> {
+    /// How many requests are left in it.
+    pub(crate) fn len(&self) -> usize {
+        match &self.requests {
+            BatchRequests::One(rq) => usize::from(rq.is_some()),
+            BatchRequests::List(list) => {
+                // SAFETY: The requests on blk-mq's list are valid, and linked by `rq_next`.
+                let next = |rq: &NonNull<bindings::request>| unsafe {
+                    NonNull::new((*rq.as_ptr()).__bindgen_anon_1.rq_next)
+                };
+                core::iter::successors(NonNull::new(list.head), next).count()
+            }
+        }
+    }
+
     /// Whether the current task's plug may stand in the way of a try:
     ///
     /// - It holds requests, or tags for requests, of other queues, or something of a stacked

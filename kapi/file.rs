@@ -61,6 +61,9 @@ pub(crate) trait FileExt {
     fn can_direct(&self) -> bool;
     /// Honours `IOCB_NOWAIT`.
     fn can_nowait(&self) -> bool;
+    /// A buffered read can leave a callback with a page, rather than wait for it
+    /// (`FOP_BUFFER_RASYNC`).
+    fn can_park_reads(&self) -> bool;
     /// Has a `read_iter` operation.
     fn has_read_iter(&self) -> bool;
     /// Has a `write_iter` operation.
@@ -174,6 +177,11 @@ impl FileExt for File {
 
     fn can_nowait(&self) -> bool {
         mode(self) & bindings::FMODE_NOWAIT != 0
+    }
+
+    fn can_park_reads(&self) -> bool {
+        // SAFETY: The operations of an open file are valid.
+        unsafe { (*operations(self)).fop_flags & bindings::FOP_BUFFER_RASYNC != 0 }
     }
 
     fn has_read_iter(&self) -> bool {

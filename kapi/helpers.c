@@ -21,6 +21,24 @@
 
 #include "helpers.h"
 
+#define CREATE_TRACE_POINTS
+#include "rust_loop_events.h"
+
+void kapi_trace_try(struct request *rq, const char *what)
+{
+	trace_rust_loop_try(rq, what);
+}
+
+void kapi_trace_punt(struct request *rq, const char *what)
+{
+	trace_rust_loop_punt(rq, what);
+}
+
+void kapi_trace_complete(struct request *rq, blk_status_t status)
+{
+	trace_rust_loop_complete(rq, status);
+}
+
 int kapi_mutex_lock_killable(struct mutex *lock)
 {
 	return mutex_lock_killable(lock);
@@ -127,6 +145,16 @@ gfp_t kapi_mapping_gfp_mask(struct address_space *mapping)
 void kapi_mapping_set_gfp_mask(struct address_space *mapping, gfp_t mask)
 {
 	mapping_set_gfp_mask(mapping, mask);
+}
+
+bool kapi_wake_page_match(struct wait_page_queue *wait, struct wait_page_key *key)
+{
+	return wake_page_match(wait, key);
+}
+
+void kapi_list_del_init(struct list_head *entry)
+{
+	list_del_init(entry);
 }
 
 struct inode *kapi_file_inode(const struct file *file)

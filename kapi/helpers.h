@@ -3,6 +3,7 @@
 #ifndef _KAPI_HELPERS_H
 #define _KAPI_HELPERS_H
 
+#include <linux/blk_types.h>
 #include <linux/types.h>
 
 struct address_space;
@@ -22,6 +23,8 @@ struct rq_list;
 struct srcu_struct;
 struct super_block;
 struct task_struct;
+struct wait_page_key;
+struct wait_page_queue;
 
 int kapi_mutex_lock_killable(struct mutex *lock);
 
@@ -43,6 +46,11 @@ void kapi_sb_writers_acquired(struct super_block *sb);
 void kapi_sb_writers_release(struct super_block *sb);
 gfp_t kapi_mapping_gfp_mask(struct address_space *mapping);
 void kapi_mapping_set_gfp_mask(struct address_space *mapping, gfp_t mask);
+bool kapi_wake_page_match(struct wait_page_queue *wait, struct wait_page_key *key);
+void kapi_list_del_init(struct list_head *entry);
+void kapi_trace_try(struct request *rq, const char *what);
+void kapi_trace_punt(struct request *rq, const char *what);
+void kapi_trace_complete(struct request *rq, blk_status_t status);
 struct inode *kapi_file_inode(const struct file *file);
 unsigned int kapi_imajor(const struct inode *inode);
 u64 kapi_i_size_read(const struct inode *inode);

@@ -42,6 +42,9 @@ pub(super) struct IoSlot {
     segments: UnsafeCell<Option<KVec<bindings::bio_vec>>>,
     /// The super block whose freeze protection the request holds, or null.
     write_access: UnsafeCell<*mut bindings::super_block>,
+    /// Where a buffered READ waits for a page, see [`IoMode::parked`].
+    #[pin]
+    page_wait: Opaque<bindings::wait_page_queue>,
 }
 
 impl IoSlot {
@@ -55,6 +58,10 @@ impl IoSlot {
             ret: UnsafeCell::new(0),
             segments: UnsafeCell::new(None),
             write_access: UnsafeCell::new(ptr::null_mut()),
+            page_wait <- Opaque::ffi_init(|slot: *mut bindings::wait_page_queue| {
+                // SAFETY: `slot` is valid for writes.
+                unsafe { slot.write(pin_init::zeroed()) }
+            }),
         })
     }
 
@@ -90,13 +97,18 @@ pub(crate) struct IoMode {
     pub(crate) nowait: bool,
     /// Fails with `EAGAIN` rather than read what is not cached (`IOCB_NOIO`).
     pub(crate) cached_only: bool,
+    /// Leaves the request with the page, rather than wait for one that is being read into the page
+    /// cache: [`Driver::page_read`] gets it then, with nothing transferred yet (`IOCB_WAITQ`). May
+    /// still sleep for anything else. Fails with `EAGAIN` if the page cannot be had in this way, or
+    /// is there by now. For buffered READs of a file with [`file::FileExt::can_park_reads`] only.
+    pub(crate) parked: bool,
 }
 
 /// What became of a submission.
 pub(crate) enum Submitted<D: Driver> {
     /// The transfer has ended with this number of bytes or this error; the request is back.
     Done(DataRequest<D>, Result<u32>),
-    /// The file has the request, and gives it to [`Driver::io_done`].
+    /// The file has the request, and gives it to [`Driver::io_done`] or [`Driver::page_read`].
     Queued,
 }
 
@@ -245,6 +257,7 @@ impl<D: Driver> DataRequest<D> {
             (mode.direct, bindings::IOCB_DIRECT),
             (mode.nowait, bindings::IOCB_NOWAIT),
             (mode.cached_only, bindings::IOCB_NOIO),
+            (mode.parked, bindings::IOCB_WAITQ),
         ] {
             if on {
                 flags |= flag;
@@ -294,6 +307,12 @@ impl<D: Driver> DataRequest<D> {
             (*kiocb).ki_ioprio = self.ioprio();
             if mode.direct {
                 (*kiocb).ki_complete = Some(complete_callback::<D>);
+            }
+            if mode.parked {
+                let wait = slot.page_wait.get();
+                wait.write(pin_init::zeroed());
+                (*wait).wait.func = Some(page_read_callback::<D>);
+                (*kiocb).ki_waitq = wait;
             }
         }
         // Ordered before the file's use of the `kiocb` by whatever makes that visible to the
@@ -372,4 +391,45 @@ unsafe extern "C" fn complete_callback<D: Driver>(kiocb: *mut bindings::kiocb, r
         let rq = DataRequest(unsafe { Request::from_raw(NonNull::new_unchecked(rq)) });
         D::io_done(rq, to_bytes(ret));
     }
+}
+
+/// # Safety
+///
+/// Called by whoever unlocks a page, with the lock of the page's wait queue held and interrupts off,
+/// for an entry of that queue that a call of [`DataRequest::submit`] has put there and has answered,
+/// or will answer, with `EIOCBQUEUED`.
+unsafe extern "C" fn page_read_callback<D: Driver>(
+    entry: *mut bindings::wait_queue_entry,
+    _mode: ffi::c_uint,
+    _flags: ffi::c_int,
+    key: *mut ffi::c_void,
+) -> ffi::c_int {
+    // SAFETY: The entry is that of the `wait_page_queue` of an `IoSlot` of a `Pdu<D>`, which lies
+    // behind its request; the key is that of a page. The queue is locked, so that the entry may be
+    // taken off, once: this is not called for it again.
+    let (slot, rq) = unsafe {
+        let wait = kernel::container_of!(entry, bindings::wait_page_queue, wait);
+        if !bindings::kapi_wake_page_match(wait, key.cast()) {
+            return 0;
+        }
+        bindings::kapi_list_del_init(&raw mut (*entry).entry);
+        // CAST: `Opaque` is transparent.
+        let wait = wait.cast::<Opaque<bindings::wait_page_queue>>();
+        let slot = kernel::container_of!(wait, IoSlot, page_wait);
+        let pdu = kernel::container_of!(slot, Pdu<D>, io);
+        (slot, bindings::blk_mq_rq_from_pdu(pdu.cast()))
+    };
+    // SAFETY: As in `complete_callback`. The call, if it returns second, says to ask again.
+    let before = unsafe {
+        *(*slot).ret.get() = -(bindings::EAGAIN as isize);
+        (*slot).handoff.swap(COMPLETED, Ordering::AcqRel)
+    };
+    if before == RETURNED {
+        // SAFETY: As in `complete_callback`.
+        // INVARIANT: It was a `DataRequest` then.
+        D::page_read(DataRequest(unsafe {
+            Request::from_raw(NonNull::new_unchecked(rq))
+        }));
+    }
+    1
 }

@@ -20,4 +20,5 @@ pub(crate) mod pagemap;
 pub(crate) mod queue_limits;
 pub(crate) mod sysfs;
 pub(crate) mod task;
+pub(crate) mod trace;
 pub(crate) mod workqueue;

@@ -15,6 +15,9 @@ use core::{
 };
 use kernel::ffi;
 
+/// Most requests that are allocated together: `BLK_MAX_REQUEST_COUNT` of `block/blk.h`.
+const MAX_PLUGGED: u16 = 32;
+
 /// No limit: `RLIM_INFINITY` of `include/uapi/asm-generic/resource.h`, which bindgen cannot tell.
 const RLIM_INFINITY: ffi::c_ulong = ffi::c_ulong::MAX;
 
@@ -130,8 +133,11 @@ unsafe fn detach_plug(task: *mut bindings::task_struct) -> *mut bindings::blk_pl
 /// - `current->plug`: the caller's may be in the middle of a flush.
 /// - NOIO: allocations below must not wait for I/O that may have to pass through the caller.
 ///
-/// Bios plugged by `f` are issued before this returns. Process context; sleeps if `f` does.
-pub(crate) fn with_detached_submission<R>(f: impl FnOnce() -> R) -> R {
+/// `bios` is how many `f` is likely to submit: one goes out at once; for several the plug is made,
+/// and the requests for them are allocated together, as `io_uring` does it. What is left of those is
+/// given back at the end, or when the task sleeps. Bios plugged by `f` are issued before this returns.
+/// Process context; sleeps if `f` does.
+pub(crate) fn with_detached_submission<R>(bios: usize, f: impl FnOnce() -> R) -> R {
     let mut plug = MaybeUninit::<bindings::blk_plug>::uninit();
 
     // SAFETY: The current task outlives this call, and everything taken out of it is put back by
@@ -149,8 +155,12 @@ pub(crate) fn with_detached_submission<R>(f: impl FnOnce() -> R) -> R {
         }
         let saved_flags = bindings::kapi_memalloc_noio_save();
         // `current->plug` is null now, so that this takes effect. `plug` stays where it is until
-        // the block below has finished it.
-        bindings::blk_start_plug(plug.as_mut_ptr());
+        // the block below has finished it. `nr_ios` is what `blk_start_plug_nr_ios()` would set.
+        if bios > 1 {
+            bindings::blk_start_plug(plug.as_mut_ptr());
+            (*plug.as_mut_ptr()).nr_ios =
+                u16::try_from(bios).map_or(MAX_PLUGGED, |bios| bios.min(MAX_PLUGGED));
+        }
         (task, saved_plug, saved_bio_list, saved_flags)
     };
 
@@ -158,7 +168,9 @@ pub(crate) fn with_detached_submission<R>(f: impl FnOnce() -> R) -> R {
 
     // SAFETY: `task` is still the current task; `plug` is the one started above, and has not moved.
     unsafe {
-        bindings::blk_finish_plug(plug.as_mut_ptr());
+        if bios > 1 {
+            bindings::blk_finish_plug(plug.as_mut_ptr());
+        }
         bindings::kapi_memalloc_noio_restore(saved_flags);
         (*task).bio_list = saved_bio_list;
         // The private plug is gone; a time stamp taken since belongs to no plug.
