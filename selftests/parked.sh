@@ -17,7 +17,7 @@ table() { # without asking a file system above, whose disk may fail
 	dmsetup --noudevsync suspend --nolockfs "$DM" && dmsetup load "$DM" <<<"0 $SECTORS $1" && dmsetup --noudevsync resume "$DM"
 }
 blocked_workers() {
-	ps -eo state=,comm= | grep --count '^D *kworker'
+	pgrep --runstates D --count '^kworker'
 }
 all_in_flight() {
 	awk -v depth=$DEPTH '{ exit $1 < depth }' "/sys/block/${LOOP#/dev/}/inflight"
