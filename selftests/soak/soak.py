@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """What users and machines do to loop devices, at random, many at once, until the time is over.
 
-	soak.py SECONDS SEED DIRECTORY FLAWED DISK...
+	soak.py [--leaks] SECONDS SEED DIRECTORY FLAWED DISK...
 
 DIRECTORY is on one lower file system, on each DISK another one is made; FLAWED is a disk that is made to fail. All is
 lost on these disks. WORKERS operations are under way at any time. What an operation does is drawn from SEED, its worker
 and its number, and told in the log, so that it can be done again alone; how they meet is chance.
 
 Data is verified end to end: by the checksums fio writes, through the device and in the image, by checksums of files, and
-by fsck. It ends with a line "## soak {JSON}" of what was done, with status 1 if anything was wrong or took LIMIT seconds.
+by fsck. At the end the driver is unloaded and, with --leaks, kmemleak asked for what is lost. The last line is "## soak
+{JSON}" of what was done; the status is 1 if anything was wrong or took LIMIT seconds, or if the kernel has warned.
 """
 import collections
 import contextlib
@@ -18,6 +19,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -379,6 +381,25 @@ OPERATIONS = {verify: 6, filesystem: 4, nested: 3, changes: 4, detach_under_load
 load_lock = threading.Lock()
 
 
+def kernel_warnings():
+    """What the kernel has warned of, with context, and how often. tools/kernel-warnings prints ten at most."""
+    pathlib.Path("/run/soak-dmesg").write_text(run("dmesg"), encoding="utf-8")
+    found = run("/bed/tools/kernel-warnings", "/run/soak-dmesg", status=None)
+    return found, sum(1 for line in found.splitlines() if re.match(r"\d+:", line))
+
+
+def leaks():
+    """What kmemleak has found since the beginning, and how many."""
+    found = run("bash", "-c", ". /bed/tools/guest-lib.sh && print_leaks")
+    return found, found.count("unreferenced object")
+
+
+def lock_validation_ended():
+    """Lockdep, in a kernel that has it, ends with its first report, or when it is out of memory."""
+    file = pathlib.Path("/proc/lockdep_stats")
+    return file.exists() and not re.search(r"^ *debug_locks: *1$", file.read_text(encoding="ascii"), re.MULTILINE)
+
+
 class Soak:
     """Workers and when they end."""
 
@@ -388,6 +409,7 @@ class Soak:
         self.seed = seed
         self.lowers = lowers
         self.failures = []
+        self.warnings = 0
 
     def say(self, text):
         print(f"## {time.monotonic() - self.begin:7.1f} {text}", flush=True)
@@ -409,8 +431,26 @@ class Soak:
                 self.say(f"FAILED {name}: {error}")
             number += 1
 
+    def watch(self):
+        """What the kernel warns of ends the soak, while it can be seen what has led there."""
+        found, self.warnings = kernel_warnings()
+        if self.warnings:
+            self.failures.append(f"{self.warnings} kernel warnings")
+            self.say(f"FAILED: the kernel has warned: {found}")
 
-def main(seconds, seed, directory, flawed_disk, *disks):
+    def finish(self):
+        """What is to be so after it."""
+        for lower in self.lowers[1:]:
+            run("umount", lower)
+        run("udevadm", "settle")
+        run("modprobe", "--remove", os.environ["DRIVER"])
+        if lock_validation_ended():
+            raise Failure("the kernel does not validate locks any more")
+
+
+def main(*words):
+    look_for_leaks = words[0] == "--leaks"
+    seconds, seed, directory, flawed_disk, *disks = words[look_for_leaks:]
     global FLAWED
     FLAWED = flawed_disk
     lowers = [pathlib.Path(directory)]
@@ -425,13 +465,27 @@ def main(seconds, seed, directory, flawed_disk, *disks):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
-    for lower in lowers[1:]:
-        run("umount", lower)
+        while thread.is_alive():
+            thread.join(30)
+            if not soak.warnings:
+                soak.watch()
+    seconds = round(time.monotonic() - soak.begin)
+    found = {}
+    try:
+        soak.finish()
+        if look_for_leaks:
+            what, found["leaks"] = leaks()
+            if found["leaks"]:
+                raise Failure(what)
+    except Exception as error:  # pylint: disable=broad-except
+        soak.failures.append(f"at the end: {error}")
+    if not soak.warnings:
+        soak.watch()
     for line in soak.failures:
         print(line)
-    print("## soak " + json.dumps({"seconds": round(time.monotonic() - soak.begin), "seed": seed,
-                                   "failures": len(soak.failures), **dict(sorted(tally.counts.items()))}), flush=True)
+    print("## soak " + json.dumps({"kernel": os.uname().release, "driver": os.environ["DRIVER"], "seconds": seconds,
+                                   "seed": seed, "failures": len(soak.failures), "warnings": soak.warnings, **found,
+                                   **dict(sorted(tally.counts.items()))}), flush=True)
     return 1 if soak.failures else 0
 
 
