@@ -14,6 +14,7 @@ by fsck. At the end the driver is unloaded and, with --leaks, kmemleak asked for
 """
 import collections
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ import pathlib
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -31,6 +33,7 @@ LIMIT = 600
 TREE = "/usr/share/perl5"
 MODES = ("auto", "always", "reads", "never")
 MEGABYTE = 1 << 20
+FS_IOC_SHUTDOWN = 0x8004587D
 
 
 class Failure(Exception):
@@ -52,8 +55,10 @@ class Tally:
 tally = Tally()
 
 
-def run(*words, status=0, **options):
-    """A command to its end; its output. Failure if it ends with another STATUS (None: any) or not at all."""
+def run(*words, status=0, cgroup=None, **options):
+    """A command to its end, in a CGROUP; its output. Failure if it ends with another STATUS (None: any) or not at all."""
+    if cgroup:
+        words = ("sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', cgroup, *words)
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                stdin=subprocess.DEVNULL, text=True, errors="replace", **options)
     try:
@@ -149,9 +154,9 @@ class Fio:
         self.how = [f"--ioengine={rng.choice(('psync', 'libaio', 'io_uring'))}",
                     f"--iodepth={rng.choice((1, 8, 32, 128))}", f"--direct={rng.choice((0, 1, 1))}"]
 
-    def write(self, target, *more):
+    def write(self, target, **options):
         """Writes and verifies."""
-        run("fio", f"--filename={target}", *self.fixed, *self.how, "--do_verify=1", "--end_fsync=1", *more)
+        run("fio", f"--filename={target}", *self.fixed, *self.how, "--do_verify=1", "--end_fsync=1", **options)
         tally.add("bytes_verified", self.size)
 
     def verify(self, target):
@@ -176,6 +181,18 @@ def load(device, *options):
         except subprocess.TimeoutExpired:
             pathlib.Path("/proc/sysrq-trigger").write_text("w")
             raise Failure(f"a killed load on {device} does not end") from None
+
+
+@contextlib.contextmanager
+def little_memory(where, size):
+    """A cgroup of the worker's own with so many bytes of memory, which is gone afterwards. Nothing is killed for it."""
+    cgroup = pathlib.Path("/sys/fs/cgroup") / f"soak-{where.name}"
+    cgroup.mkdir()
+    try:
+        (cgroup / "memory.high").write_text(str(size))
+        yield cgroup
+    finally:
+        cgroup.rmdir()
 
 
 def tree_sum(where):
@@ -241,7 +258,7 @@ def changes(rng, where):
 
         def change():
             while not end.is_set():
-                what = rng.randrange(4)
+                what = rng.randrange(5)
                 if what == 0:
                     run("losetup", f"--direct-io={rng.choice(('on', 'off'))}", device, status=None)
                 elif what == 1:
@@ -250,6 +267,8 @@ def changes(rng, where):
                 elif what == 2:
                     os.truncate(image, size + rng.randrange(4) * MEGABYTE)
                     run("losetup", "--set-capacity", device)
+                elif what == 3:
+                    run("modprobe", "--remove", os.environ["DRIVER"], status=1)
                 else:
                     for file in group(device).iterdir():
                         file.read_text()
@@ -302,6 +321,92 @@ def killed_mount(rng, where):
     image.unlink()
 
 
+def cut(rng, where):
+    """The image is cut off, grown and punched under load, and then unlinked. What is written afterwards is there."""
+    size = 16 * MEGABYTE
+    image = make_image(rng, where, size)
+    with open(image, "r+b") as file, attached(rng, image) as device:
+        with load(device, "--continue_on_error=all"):
+            for _ in range(rng.randrange(2, 6)):
+                at = rng.randrange(size)
+                if rng.random() < 0.5:
+                    file.truncate(at)
+                    time.sleep(rng.random() / 2)
+                else:
+                    run("fallocate", "--punch-hole", "--offset", at, "--length", rng.randrange(1, size), image)
+                file.truncate(size)
+                tally.add("faults_cut")
+        image.unlink()
+        fio = Fio(rng, size)
+        fio.write(device)
+        fio.verify(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
+def crypt(rng, where):
+    """dm-crypt on the device, written by a task with little memory."""
+    size = 16 * MEGABYTE
+    image = make_image(rng, where, size)
+    name = f"soak-{where.name}"
+    with attached(rng, image) as device, little_memory(where, 16 * MEGABYTE) as cgroup:
+        run("dmsetup", "create", name, "--table", f"0 {size >> 9} crypt aes-xts-plain64 {'07' * 32} 0 {device} 0")
+        try:
+            Fio(rng, size).write(f"/dev/mapper/{name}", cgroup=cgroup)
+        finally:
+            run("dmsetup", "remove", "--retry", name)
+    image.unlink()
+
+
+def swap(rng, where):
+    """Swap on the device, by a task that has less memory than it uses."""
+    image = make_image(rng, where, 128 * MEGABYTE)
+    with attached(rng, image) as device, little_memory(where, 32 * MEGABYTE) as cgroup:
+        run("mkswap", device)
+        run("swapon", device)
+        try:
+            run("stress-ng", "--vm", 1, "--vm-bytes", "64M", "--vm-method", "incdec", "--vm-ops", 1, "--verify",
+                cgroup=cgroup)
+            tally.add("faults_swap")
+        finally:
+            run("swapoff", device)
+    image.unlink()
+
+
+def shut_down(rng, where):
+    """A lower file system is shut down under load. Mounted anew it is clean."""
+    kind = rng.choice(("ext4", "xfs"))
+    outer = make_image(rng, where, 320 * MEGABYTE, sparse=True)
+    with attached(rng, outer) as lower:
+        make_fs(kind, lower)
+        with mounted(rng, lower, where / "lower") as lower_dir:
+            with attached(rng, make_image(rng, lower_dir, 32 * MEGABYTE)) as device:
+                with load(device, "--continue_on_error=all"):
+                    time.sleep(rng.random() * 2)
+                    directory = os.open(lower_dir, os.O_RDONLY)
+                    try:
+                        fcntl.ioctl(directory, FS_IOC_SHUTDOWN, struct.pack("I", rng.randrange(3)))
+                    finally:
+                        os.close(directory)
+                    time.sleep(rng.random())
+                    tally.add("faults_shut_down")
+        with mounted(rng, lower, where / "lower"):
+            pass
+        check_fs(kind, lower)
+    outer.unlink()
+
+
+def sleep(rng, where):
+    """Tasks and workqueues are frozen, as when the system goes to sleep, and wake up."""
+    del rng, where
+    with load_lock:
+        test = pathlib.Path("/sys/power/pm_test")
+        test.write_text("freezer")
+        try:
+            pathlib.Path("/sys/power/state").write_text("freeze")
+        finally:
+            test.write_text("none")
+        tally.add("faults_sleep")
+
+
 def freeze(rng, where):
     """The lower file system frozen under everybody who uses it."""
     with load_lock:
@@ -341,7 +446,9 @@ def flawed(rng, where):
     del where
     with load_lock:
         sectors = int(run("blockdev", "--getsz", FLAWED))
-        linear, error = f"0 {sectors} linear {FLAWED} 0", f"0 {sectors} error"
+        linear = f"0 {sectors} linear {FLAWED} 0"
+        faults = {"error": f"0 {sectors} error", "flakey": f"0 {sectors} flakey {FLAWED} 0 0 1 1 error_writes",
+                  "delay": f"0 {sectors} delay {FLAWED} 0 50"}
 
         def table(lines, name="soak-flawed"):
             run("dmsetup", "suspend", "--noflush", name)
@@ -355,10 +462,11 @@ def flawed(rng, where):
             with attached(rng, "/dev/mapper/soak-flawed") as device:
                 with load(device, "--continue_on_error=all", f"--size={16 * MEGABYTE}"):
                     for _ in range(rng.randrange(1, 4)):
-                        table(error)
+                        fault = rng.choice(list(faults))
+                        table(faults[fault])
                         time.sleep(rng.random())
                         table(linear)
-                        tally.add("faults_error")
+                        tally.add(f"faults_{fault}")
                 fio.write(device)
         finally:
             run("dmsetup", "remove", "--retry", "soak-flawed")
@@ -375,8 +483,8 @@ def pressure(rng, where):
         tally.add("faults_memory")
 
 
-OPERATIONS = {verify: 6, filesystem: 4, nested: 3, changes: 4, detach_under_load: 3, killed_mount: 2, freeze: 2, full: 1,
-              flawed: 1, pressure: 1}
+OPERATIONS = {verify: 6, filesystem: 4, nested: 3, changes: 4, detach_under_load: 3, killed_mount: 2, cut: 2, crypt: 2,
+              swap: 1, shut_down: 2, sleep: 1, freeze: 2, full: 1, flawed: 2, pressure: 1}
 # Of those that hold it there is but one at a time.
 load_lock = threading.Lock()
 
