@@ -13,6 +13,7 @@ LOG=${DISK}c
 REPLAYED=${DISK}d
 DM=log-writes-$$
 SECTORS=$((600 << 11))
+FLUSHED=60
 POINTS=4
 SEED=1
 RECORDS=$SELFTESTS/power/records.py
@@ -33,10 +34,11 @@ load() {
 	local writer
 
 	touch "$TMP/loading"
+	: >"$TMP/acked"
 	defer end_load
 	WRITERS=()
 	for writer in a b; do
-		"$RECORDS" load "$TMP/upper/$writer" $writer dmsetup message "$DM" 0 mark &
+		"$RECORDS" load "$TMP/upper/$writer" $writer dmsetup message "$DM" 0 mark >>"$TMP/acked" &
 		WRITERS+=($!)
 	done
 	while [ -e "$TMP/loading" ]; do
@@ -44,6 +46,11 @@ load() {
 		sleep 0.2
 	done &
 	DIRTY=$!
+}
+
+# acked N: so many records are flushed.
+acked() {
+	[ "$(wc -l <"$TMP/acked")" -ge "$1" ]
 }
 
 end_load() {
@@ -70,7 +77,7 @@ allocate() {
 	esac
 }
 
-# write_log LOWER UPPER DIO KIND [REMOUNT_OPTION]: what is written below for some seconds of load
+# write_log LOWER UPPER DIO KIND [REMOUNT_OPTION]: what is written below, under load
 write_log() {
 	local lower=$1 upper=$2 dio=$3 kind=$4 option=${5-} device
 
@@ -84,8 +91,7 @@ write_log() {
 	[ -z "$option" ] || mount -o "remount,$option" "$TMP/lower" || return
 	dmsetup message "$DM" 0 mark begin || return
 	load
-	sleep 6
-	kill -0 "${WRITERS[@]}" || return
+	await acked $FLUSHED || return
 	# It ends if the log is full, or without memory.
 	failing grep logging_disabled <<<"$(dmsetup status "$DM")" || return
 }

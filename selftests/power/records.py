@@ -3,8 +3,8 @@
 """Writes records that are flushed one by one, or checks what is left of them.
 
 records.py load DIR NAME [COMMAND...]
-                                writes records 0, 1, 2, ... for ever; prints "## acked NAME N" when number N
-                                is flushed, or runs COMMAND with the argument NAME:N added to it
+                                writes records 0, 1, 2, ... for ever; when number N is flushed, runs COMMAND
+                                with the argument NAME:N added to it, and prints "## acked NAME N"
 records.py check DIR NAME LAST  checks that all up to number LAST (-1 for none) are there; prints what is not
 
 A record is 4096 bytes: its number, then bytes that follow from name and number, then their digest.
@@ -88,9 +88,8 @@ def load(folder, name, *command):
             os.fsync(directory)
         if command:
             subprocess.run([*command, f"{name}:{number}"], check=True)
-        else:
-            # One write, so that lines of several writers do not mix.
-            os.write(1, f"## acked {name} {number}\n".encode())
+        # One write, so that lines of several writers do not mix.
+        os.write(1, f"## acked {name} {number}\n".encode())
         number += 1
 
 
