@@ -7,14 +7,14 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 11
+plan 7
 
 LOG=${DISK}c
 REPLAYED=${DISK}d
 DM=log-writes-$$
 SECTORS=$((600 << 11))
-FLUSHED=60
-POINTS=4
+FLUSHED=40
+POINTS=3
 SEED=1
 RECORDS=$SELFTESTS/power/records.py
 REPLAY_LOG=$SELFTESTS/power/replay_log.py
@@ -67,12 +67,16 @@ put_below() {
 	}
 }
 
-# allocate KIND: the image, of 320 MB
+# allocate KIND UPPER: the image, for this file system
 allocate() {
+	local megabytes=64
+
+	# XFS takes no less.
+	[ "$2" = ext4 ] || megabytes=320
 	case $1 in
-	sparse) truncate --size 320M "$IMAGE" ;;
-	unwritten) fallocate --length 320M "$IMAGE" ;;
-	written) dd if=/dev/zero of="$IMAGE" bs=1M count=320 status=none ;;
+	sparse) truncate --size ${megabytes}M "$IMAGE" ;;
+	unwritten) fallocate --length ${megabytes}M "$IMAGE" ;;
+	written) dd if=/dev/zero of="$IMAGE" bs=1M count=$megabytes status=none ;;
 	none) ;;
 	esac
 }
@@ -86,7 +90,7 @@ write_log() {
 	done
 	create_dm "log-writes $SPARE $LOG" || return
 	[ "$lower" = bdev ] || mkfs "$lower" "/dev/mapper/$DM" || return
-	put_below "$lower" && allocate "$kind" && attach "$IMAGE" --direct-io="$dio" || return
+	put_below "$lower" && allocate "$kind" "$upper" && attach "$IMAGE" --direct-io="$dio" || return
 	mkfs "$upper" "$LOOP" && mount_at "$LOOP" upper && mkdir "$TMP/upper/a" "$TMP/upper/b" && sync || return
 	[ -z "$option" ] || mount -o "remount,$option" "$TMP/lower" || return
 	dmsetup message "$DM" 0 mark begin || return
@@ -145,13 +149,9 @@ flushed() {
 }
 
 flushed ext4 ext4 on written
-flushed ext4 ext4 off sparse
-flushed ext4 xfs on sparse
-flushed ext4 xfs off unwritten
-flushed xfs ext4 on unwritten
-flushed xfs ext4 off written
+flushed ext4 xfs off sparse
+flushed xfs ext4 off unwritten
 flushed xfs xfs on sparse
-flushed xfs xfs off sparse
 flushed bdev ext4 on none
 flushed bdev xfs off none
 

@@ -30,6 +30,8 @@ import time
 
 WORKERS = 4
 LIMIT = 600
+# Reads, and writes, a second of a load. More would leave a slow machine no time for anything else.
+LOAD = 300
 TREE = "/usr/share/perl5"
 MODES = ("auto", "always", "reads", "never")
 MEGABYTE = 1 << 20
@@ -166,10 +168,11 @@ class Fio:
 
 @contextlib.contextmanager
 def load(device, *options):
-    """Random reads and writes beside, of which nobody cares how they end."""
-    process = subprocess.Popen(["fio", "--name=load", f"--filename={device}", "--rw=randrw", "--bs=4k", "--direct=1",
-                                "--ioengine=io_uring", "--iodepth=32", "--time_based", f"--runtime={LIMIT}",
-                                "--allow_file_create=0", *options],
+    """Random reads and writes beside, of which nobody cares how they end. They have ended when this one has: what a killed
+    user of io_uring has under way may outlive it, as may fio's jobs that are processes."""
+    process = subprocess.Popen(["fio", "--thread", "--name=load", f"--filename={device}", "--rw=randrw", "--bs=4k",
+                                "--direct=1", "--ioengine=libaio", "--iodepth=16", f"--rate_iops={LOAD}", "--time_based",
+                                f"--runtime={LIMIT}", "--allow_file_create=0", *options],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
@@ -291,7 +294,8 @@ def changes(rng, where):
 def detach_under_load(rng, where):
     """Let go of under I/O, by a task that is killed or not."""
     image = make_image(rng, where, 32 * MEGABYTE)
-    with attached(rng, image) as device, load(device) as process:
+    engine = rng.choice(("libaio", "io_uring"))
+    with attached(rng, image) as device, load(device, f"--ioengine={engine}") as process:
         time.sleep(rng.random() * 2)
         if rng.random() < 0.5:
             run("losetup", "--detach", device)
