@@ -168,8 +168,8 @@ class Fio:
 
 @contextlib.contextmanager
 def load(device, *options):
-    """Random reads and writes beside, of which nobody cares how they end. They have ended when this one has: what a killed
-    user of io_uring has under way may outlive it, as may fio's jobs that are processes."""
+    """Random reads and writes beside, of which nobody cares how they end. All of them have ended then: fio's jobs are threads,
+    as processes they have sessions of their own and are not killed; what is under way by io_uring could outlive them."""
     process = subprocess.Popen(["fio", "--thread", "--name=load", f"--filename={device}", "--rw=randrw", "--bs=4k",
                                 "--direct=1", "--ioengine=libaio", "--iodepth=16", f"--rate_iops={LOAD}", "--time_based",
                                 f"--runtime={LIMIT}", "--allow_file_create=0", *options],
