@@ -188,14 +188,21 @@ def load(device, *options):
 
 @contextlib.contextmanager
 def little_memory(where, size):
-    """A cgroup of the worker's own with so many bytes of memory, which is gone afterwards. Nothing is killed for it."""
+    """A cgroup of the worker's own with so many bytes of memory, which is gone afterwards. Nothing is killed for it, but who
+    cannot do with that much is slowed down without end."""
     cgroup = pathlib.Path("/sys/fs/cgroup") / f"soak-{where.name}"
     cgroup.mkdir()
     try:
         (cgroup / "memory.high").write_text(str(size))
         yield cgroup
     finally:
-        cgroup.rmdir()
+        for _ in range(LIMIT * 10):
+            with contextlib.suppress(OSError):
+                cgroup.rmdir()
+                break
+            time.sleep(0.1)
+        else:
+            raise Failure(f"{cgroup} cannot be removed")
 
 
 def tree_sum(where):
@@ -351,7 +358,7 @@ def crypt(rng, where):
     size = 16 * MEGABYTE
     image = make_image(rng, where, size)
     name = f"soak-{where.name}"
-    with attached(rng, image) as device, little_memory(where, 16 * MEGABYTE) as cgroup:
+    with attached(rng, image) as device, little_memory(where, 64 * MEGABYTE) as cgroup:
         run("dmsetup", "create", name, "--table", f"0 {size >> 9} crypt aes-xts-plain64 {'07' * 32} 0 {device} 0")
         try:
             Fio(rng, size).write(f"/dev/mapper/{name}", cgroup=cgroup)
@@ -363,11 +370,11 @@ def crypt(rng, where):
 def swap(rng, where):
     """Swap on the device, by a task that has less memory than it uses."""
     image = make_image(rng, where, 128 * MEGABYTE)
-    with attached(rng, image) as device, little_memory(where, 32 * MEGABYTE) as cgroup:
+    with attached(rng, image) as device, little_memory(where, 24 * MEGABYTE) as cgroup:
         run("mkswap", device)
         run("swapon", device)
         try:
-            run("stress-ng", "--vm", 1, "--vm-bytes", "64M", "--vm-method", "incdec", "--vm-ops", 1, "--verify",
+            run("stress-ng", "--vm", 1, "--vm-bytes", "40M", "--vm-method", "incdec", "--vm-ops", 1, "--verify",
                 cgroup=cgroup)
             tally.add("faults_swap")
         finally:
