@@ -65,7 +65,8 @@ check-power: build
 	@tools/check-power $(CUTS)
 
 soak: build
-	@tools/soak $(if $(SEED),--seed '$(SEED)') $(HOURS)
+	@$(if $(DEBUG),tools/make-uml debug)
+	@tools/soak $(if $(DEBUG),--debug) $(if $(SEED),--seed '$(SEED)') $(HOURS)
 
 suite: build
 	@tools/suite '$(SUITE)' '$(CHECKOUT)' $(TESTS)
@@ -97,8 +98,9 @@ make check-abi       the interface, step by step, against the in-tree driver's
 make check-debug     the selftests under the kernel's own checks, in User Mode Linux
 make check-power [CUTS=50]
                      nothing that was flushed is lost when the power goes
-make soak [HOURS=1] [SEED=1]
+make soak [HOURS=1] [SEED=1] [DEBUG=1]
                      all that happens to loop devices, at random and at once, for hours
+                     (DEBUG: under the kernel's own checks, in User Mode Linux)
 make suite SUITE=blktests|fstests|util-linux CHECKOUT=folder [TESTS="loop block"]
                      a public test suite, built by you, on both drivers
 make bench [QUICK=1] [BUSY=1] [RUBLK=path] [WORKLOADS="fsync cold-read-32"]

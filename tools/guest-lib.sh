@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 # What runs inside a guest: making the scratch file system, loading the driver.
-# Sourced by tools/guest-init and by tools/check-guest; never run.
+# Sourced by tools/guest-init, tools/check-guest and the soak; never run.
 
 # make_work FS: an empty scratch file system of that kind at $WORK, which is
 # unmounted and made anew if it is there already.
@@ -42,4 +42,25 @@ load_driver() {
 	if [[ $driver != none ]]; then
 		modprobe "$driver" "${params[@]}"
 	fi
+}
+
+# scan_for_leaks COMMAND...: what kmemleak takes, one after the other. False if this kernel does not look for leaks.
+scan_for_leaks() {
+	local command
+
+	for command; do
+		echo "$command" >/sys/kernel/debug/kmemleak || return
+	done 2>/dev/null
+}
+
+# forget_leaks: what the kernel has lost by itself until now (User Mode Linux: its consoles) is not looked at.
+forget_leaks() {
+	scan_for_leaks scan scan clear
+}
+
+# print_leaks: what has been lost since. False if this kernel does not look for leaks, or has given up. It takes for lost what it
+# has not found in two scans, and is older than five seconds.
+print_leaks() {
+	sleep 6
+	scan_for_leaks scan scan && cat /sys/kernel/debug/kmemleak
 }

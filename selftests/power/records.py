@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Writes records that are flushed one by one, or checks what is left of them.
 
-records.py load DIR NAME        writes records 0, 1, 2, ... for ever; prints "## acked NAME N" when number N
-                                is flushed
+records.py load DIR NAME [COMMAND...]
+                                writes records 0, 1, 2, ... for ever; when number N is flushed, runs COMMAND
+                                with the argument NAME:N added to it, and prints "## acked NAME N"
 records.py check DIR NAME LAST  checks that all up to number LAST (-1 for none) are there; prints what is not
 
 A record is 4096 bytes: its number, then bytes that follow from name and number, then their digest.
@@ -16,6 +17,7 @@ not get out: up to WINDOW numbers after LAST may have taken the place of older o
 
 import hashlib
 import os
+import subprocess
 import sys
 
 SIZE = 4096
@@ -50,7 +52,7 @@ def place(number):
     return number % KINDS, number // KINDS
 
 
-def load(folder, name):
+def load(folder, name, *command):
     slots_path, log_path, files = paths(folder)
     os.makedirs(files, exist_ok=True)
     slots = os.open(slots_path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -84,6 +86,8 @@ def load(folder, name):
                 except FileNotFoundError:
                     pass
             os.fsync(directory)
+        if command:
+            subprocess.run([*command, f"{name}:{number}"], check=True)
         # One write, so that lines of several writers do not mix.
         os.write(1, f"## acked {name} {number}\n".encode())
         number += 1

@@ -2,23 +2,27 @@
 # SPDX-License-Identifier: GPL-2.0
 """What users and machines do to loop devices, at random, many at once, until the time is over.
 
-	soak.py SECONDS SEED DIRECTORY FLAWED DISK...
+	soak.py [--leaks] SECONDS SEED DIRECTORY FLAWED DISK...
 
 DIRECTORY is on one lower file system, on each DISK another one is made; FLAWED is a disk that is made to fail. All is
 lost on these disks. WORKERS operations are under way at any time. What an operation does is drawn from SEED, its worker
 and its number, and told in the log, so that it can be done again alone; how they meet is chance.
 
 Data is verified end to end: by the checksums fio writes, through the device and in the image, by checksums of files, and
-by fsck. It ends with a line "## soak {JSON}" of what was done, with status 1 if anything was wrong or took LIMIT seconds.
+by fsck. At the end the driver is unloaded and, with --leaks, kmemleak asked for what is lost. The last line is "## soak
+{JSON}" of what was done; the status is 1 if anything was wrong or took LIMIT seconds, or if the kernel has warned.
 """
 import collections
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import pathlib
 import random
+import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -26,9 +30,12 @@ import time
 
 WORKERS = 4
 LIMIT = 600
+# Reads, and writes, a second of a load. More would leave a slow machine no time for anything else.
+LOAD = 300
 TREE = "/usr/share/perl5"
 MODES = ("auto", "always", "reads", "never")
 MEGABYTE = 1 << 20
+FS_IOC_SHUTDOWN = 0x8004587D
 
 
 class Failure(Exception):
@@ -50,8 +57,10 @@ class Tally:
 tally = Tally()
 
 
-def run(*words, status=0, **options):
-    """A command to its end; its output. Failure if it ends with another STATUS (None: any) or not at all."""
+def run(*words, status=0, cgroup=None, **options):
+    """A command to its end, in a CGROUP; its output. Failure if it ends with another STATUS (None: any) or not at all."""
+    if cgroup:
+        words = ("sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', cgroup, *words)
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                stdin=subprocess.DEVNULL, text=True, errors="replace", **options)
     try:
@@ -147,9 +156,9 @@ class Fio:
         self.how = [f"--ioengine={rng.choice(('psync', 'libaio', 'io_uring'))}",
                     f"--iodepth={rng.choice((1, 8, 32, 128))}", f"--direct={rng.choice((0, 1, 1))}"]
 
-    def write(self, target, *more):
+    def write(self, target, **options):
         """Writes and verifies."""
-        run("fio", f"--filename={target}", *self.fixed, *self.how, "--do_verify=1", "--end_fsync=1", *more)
+        run("fio", f"--filename={target}", *self.fixed, *self.how, "--do_verify=1", "--end_fsync=1", **options)
         tally.add("bytes_verified", self.size)
 
     def verify(self, target):
@@ -159,10 +168,11 @@ class Fio:
 
 @contextlib.contextmanager
 def load(device, *options):
-    """Random reads and writes beside, of which nobody cares how they end."""
-    process = subprocess.Popen(["fio", "--name=load", f"--filename={device}", "--rw=randrw", "--bs=4k", "--direct=1",
-                                "--ioengine=io_uring", "--iodepth=32", "--time_based", f"--runtime={LIMIT}",
-                                "--allow_file_create=0", *options],
+    """Random reads and writes beside, of which nobody cares how they end. All of them have ended then: fio's jobs are threads,
+    as processes they have sessions of their own and are not killed; what is under way by io_uring could outlive them."""
+    process = subprocess.Popen(["fio", "--thread", "--name=load", f"--filename={device}", "--rw=randrw", "--bs=4k",
+                                "--direct=1", "--ioengine=libaio", "--iodepth=16", f"--rate_iops={LOAD}", "--time_based",
+                                f"--runtime={LIMIT}", "--allow_file_create=0", *options],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
@@ -174,6 +184,25 @@ def load(device, *options):
         except subprocess.TimeoutExpired:
             pathlib.Path("/proc/sysrq-trigger").write_text("w")
             raise Failure(f"a killed load on {device} does not end") from None
+
+
+@contextlib.contextmanager
+def little_memory(where, size):
+    """A cgroup of the worker's own with so many bytes of memory, which is gone afterwards. Nothing is killed for it, but who
+    cannot do with that much is slowed down without end."""
+    cgroup = pathlib.Path("/sys/fs/cgroup") / f"soak-{where.name}"
+    cgroup.mkdir()
+    try:
+        (cgroup / "memory.high").write_text(str(size))
+        yield cgroup
+    finally:
+        for _ in range(LIMIT * 10):
+            with contextlib.suppress(OSError):
+                cgroup.rmdir()
+                break
+            time.sleep(0.1)
+        else:
+            raise Failure(f"{cgroup} cannot be removed")
 
 
 def tree_sum(where):
@@ -239,7 +268,7 @@ def changes(rng, where):
 
         def change():
             while not end.is_set():
-                what = rng.randrange(4)
+                what = rng.randrange(5)
                 if what == 0:
                     run("losetup", f"--direct-io={rng.choice(('on', 'off'))}", device, status=None)
                 elif what == 1:
@@ -248,6 +277,8 @@ def changes(rng, where):
                 elif what == 2:
                     os.truncate(image, size + rng.randrange(4) * MEGABYTE)
                     run("losetup", "--set-capacity", device)
+                elif what == 3:
+                    run("modprobe", "--remove", os.environ["DRIVER"], status=1)
                 else:
                     for file in group(device).iterdir():
                         file.read_text()
@@ -270,7 +301,8 @@ def changes(rng, where):
 def detach_under_load(rng, where):
     """Let go of under I/O, by a task that is killed or not."""
     image = make_image(rng, where, 32 * MEGABYTE)
-    with attached(rng, image) as device, load(device) as process:
+    engine = rng.choice(("libaio", "io_uring"))
+    with attached(rng, image) as device, load(device, f"--ioengine={engine}") as process:
         time.sleep(rng.random() * 2)
         if rng.random() < 0.5:
             run("losetup", "--detach", device)
@@ -298,6 +330,92 @@ def killed_mount(rng, where):
             detach(device)
     check_fs("ext4", image)
     image.unlink()
+
+
+def cut(rng, where):
+    """The image is cut off, grown and punched under load, and then unlinked. What is written afterwards is there."""
+    size = 16 * MEGABYTE
+    image = make_image(rng, where, size)
+    with open(image, "r+b") as file, attached(rng, image) as device:
+        with load(device, "--continue_on_error=all"):
+            for _ in range(rng.randrange(2, 6)):
+                at = rng.randrange(size)
+                if rng.random() < 0.5:
+                    file.truncate(at)
+                    time.sleep(rng.random() / 2)
+                else:
+                    run("fallocate", "--punch-hole", "--offset", at, "--length", rng.randrange(1, size), image)
+                file.truncate(size)
+                tally.add("faults_cut")
+        image.unlink()
+        fio = Fio(rng, size)
+        fio.write(device)
+        fio.verify(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
+def crypt(rng, where):
+    """dm-crypt on the device, written by a task with little memory."""
+    size = 16 * MEGABYTE
+    image = make_image(rng, where, size)
+    name = f"soak-{where.name}"
+    with attached(rng, image) as device, little_memory(where, 64 * MEGABYTE) as cgroup:
+        run("dmsetup", "create", name, "--table", f"0 {size >> 9} crypt aes-xts-plain64 {'07' * 32} 0 {device} 0")
+        try:
+            Fio(rng, size).write(f"/dev/mapper/{name}", cgroup=cgroup)
+        finally:
+            run("dmsetup", "remove", "--retry", name)
+    image.unlink()
+
+
+def swap(rng, where):
+    """Swap on the device, by a task that has less memory than it uses."""
+    image = make_image(rng, where, 128 * MEGABYTE)
+    with attached(rng, image) as device, little_memory(where, 24 * MEGABYTE) as cgroup:
+        run("mkswap", device)
+        run("swapon", device)
+        try:
+            run("stress-ng", "--vm", 1, "--vm-bytes", "40M", "--vm-method", "incdec", "--vm-ops", 1, "--verify",
+                cgroup=cgroup)
+            tally.add("faults_swap")
+        finally:
+            run("swapoff", device)
+    image.unlink()
+
+
+def shut_down(rng, where):
+    """A lower file system is shut down under load. Mounted anew it is clean."""
+    kind = rng.choice(("ext4", "xfs"))
+    outer = make_image(rng, where, 320 * MEGABYTE, sparse=True)
+    with attached(rng, outer) as lower:
+        make_fs(kind, lower)
+        with mounted(rng, lower, where / "lower") as lower_dir:
+            with attached(rng, make_image(rng, lower_dir, 32 * MEGABYTE)) as device:
+                with load(device, "--continue_on_error=all"):
+                    time.sleep(rng.random() * 2)
+                    directory = os.open(lower_dir, os.O_RDONLY)
+                    try:
+                        fcntl.ioctl(directory, FS_IOC_SHUTDOWN, struct.pack("I", rng.randrange(3)))
+                    finally:
+                        os.close(directory)
+                    time.sleep(rng.random())
+                    tally.add("faults_shut_down")
+        with mounted(rng, lower, where / "lower"):
+            pass
+        check_fs(kind, lower)
+    outer.unlink()
+
+
+def sleep(rng, where):
+    """Tasks and workqueues are frozen, as when the system goes to sleep, and wake up."""
+    del rng, where
+    with load_lock:
+        test = pathlib.Path("/sys/power/pm_test")
+        test.write_text("freezer")
+        try:
+            pathlib.Path("/sys/power/state").write_text("freeze")
+        finally:
+            test.write_text("none")
+        tally.add("faults_sleep")
 
 
 def freeze(rng, where):
@@ -339,7 +457,9 @@ def flawed(rng, where):
     del where
     with load_lock:
         sectors = int(run("blockdev", "--getsz", FLAWED))
-        linear, error = f"0 {sectors} linear {FLAWED} 0", f"0 {sectors} error"
+        linear = f"0 {sectors} linear {FLAWED} 0"
+        faults = {"error": f"0 {sectors} error", "flakey": f"0 {sectors} flakey {FLAWED} 0 0 1 1 error_writes",
+                  "delay": f"0 {sectors} delay {FLAWED} 0 50"}
 
         def table(lines, name="soak-flawed"):
             run("dmsetup", "suspend", "--noflush", name)
@@ -353,10 +473,11 @@ def flawed(rng, where):
             with attached(rng, "/dev/mapper/soak-flawed") as device:
                 with load(device, "--continue_on_error=all", f"--size={16 * MEGABYTE}"):
                     for _ in range(rng.randrange(1, 4)):
-                        table(error)
+                        fault = rng.choice(list(faults))
+                        table(faults[fault])
                         time.sleep(rng.random())
                         table(linear)
-                        tally.add("faults_error")
+                        tally.add(f"faults_{fault}")
                 fio.write(device)
         finally:
             run("dmsetup", "remove", "--retry", "soak-flawed")
@@ -373,10 +494,29 @@ def pressure(rng, where):
         tally.add("faults_memory")
 
 
-OPERATIONS = {verify: 6, filesystem: 4, nested: 3, changes: 4, detach_under_load: 3, killed_mount: 2, freeze: 2, full: 1,
-              flawed: 1, pressure: 1}
+OPERATIONS = {verify: 6, filesystem: 4, nested: 3, changes: 4, detach_under_load: 3, killed_mount: 2, cut: 2, crypt: 2,
+              swap: 1, shut_down: 2, sleep: 1, freeze: 2, full: 1, flawed: 2, pressure: 1}
 # Of those that hold it there is but one at a time.
 load_lock = threading.Lock()
+
+
+def kernel_warnings():
+    """What the kernel has warned of, with context, and how often. tools/kernel-warnings prints ten at most."""
+    pathlib.Path("/run/soak-dmesg").write_text(run("dmesg"), encoding="utf-8")
+    found = run("/bed/tools/kernel-warnings", "/run/soak-dmesg", status=None)
+    return found, sum(1 for line in found.splitlines() if re.match(r"\d+:", line))
+
+
+def leaks():
+    """What kmemleak has found since the beginning, and how many."""
+    found = run("bash", "-c", ". /bed/tools/guest-lib.sh && print_leaks")
+    return found, found.count("unreferenced object")
+
+
+def lock_validation_ended():
+    """Lockdep, in a kernel that has it, ends with its first report, or when it is out of memory."""
+    file = pathlib.Path("/proc/lockdep_stats")
+    return file.exists() and not re.search(r"^ *debug_locks: *1$", file.read_text(encoding="ascii"), re.MULTILINE)
 
 
 class Soak:
@@ -388,6 +528,7 @@ class Soak:
         self.seed = seed
         self.lowers = lowers
         self.failures = []
+        self.warnings = 0
 
     def say(self, text):
         print(f"## {time.monotonic() - self.begin:7.1f} {text}", flush=True)
@@ -409,8 +550,26 @@ class Soak:
                 self.say(f"FAILED {name}: {error}")
             number += 1
 
+    def watch(self):
+        """What the kernel warns of ends the soak, while it can be seen what has led there."""
+        found, self.warnings = kernel_warnings()
+        if self.warnings:
+            self.failures.append(f"{self.warnings} kernel warnings")
+            self.say(f"FAILED: the kernel has warned: {found}")
 
-def main(seconds, seed, directory, flawed_disk, *disks):
+    def finish(self):
+        """What is to be so after it."""
+        for lower in self.lowers[1:]:
+            run("umount", lower)
+        run("udevadm", "settle")
+        run("modprobe", "--remove", os.environ["DRIVER"])
+        if lock_validation_ended():
+            raise Failure("the kernel does not validate locks any more")
+
+
+def main(*words):
+    look_for_leaks = words[0] == "--leaks"
+    seconds, seed, directory, flawed_disk, *disks = words[look_for_leaks:]
     global FLAWED
     FLAWED = flawed_disk
     lowers = [pathlib.Path(directory)]
@@ -425,13 +584,27 @@ def main(seconds, seed, directory, flawed_disk, *disks):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
-    for lower in lowers[1:]:
-        run("umount", lower)
+        while thread.is_alive():
+            thread.join(30)
+            if not soak.warnings:
+                soak.watch()
+    seconds = round(time.monotonic() - soak.begin)
+    found = {}
+    try:
+        soak.finish()
+        if look_for_leaks:
+            what, found["leaks"] = leaks()
+            if found["leaks"]:
+                raise Failure(what)
+    except Exception as error:  # pylint: disable=broad-except
+        soak.failures.append(f"at the end: {error}")
+    if not soak.warnings:
+        soak.watch()
     for line in soak.failures:
         print(line)
-    print("## soak " + json.dumps({"seconds": round(time.monotonic() - soak.begin), "seed": seed,
-                                   "failures": len(soak.failures), **dict(sorted(tally.counts.items()))}), flush=True)
+    print("## soak " + json.dumps({"kernel": os.uname().release, "driver": os.environ["DRIVER"], "seconds": seconds,
+                                   "seed": seed, "failures": len(soak.failures), "warnings": soak.warnings, **found,
+                                   **dict(sorted(tally.counts.items()))}), flush=True)
     return 1 if soak.failures else 0
 
 
