@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Random ioctls of devices and /dev/loop-control, sysfs writes and I/O by several processes, some of them killed, over a disk
-# that fails and a file system that is frozen: fuzz.py, which has the invariants that hold all the time (F20, F26, F28, F29).
+# that fails and a file system that is frozen: fuzz.py, which has the invariants that hold all the time (F11, F20, F26, F28, F29).
 # Afterwards nothing holds what is below. FUZZ_SEED and FUZZ_SECONDS draw other steps, and more.
 
 . "$(dirname "$0")/lib.sh"

@@ -12,6 +12,7 @@ import fcntl
 import os
 import struct
 import sys
+import time
 
 import ioctl
 
@@ -80,10 +81,22 @@ def on_device(path):
     }
 
 
+def remove(fd):
+    """udev may have it open, for a moment."""
+    for _ in range(600):
+        try:
+            return ioctl.ioctl_word(fd, ioctl.LOOP_CTL_REMOVE, 29)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        time.sleep(0.1)
+    raise OSError(errno.EBUSY, "LOOP_CTL_REMOVE")
+
+
 ON_CONTROL = {
     "LOOP_CTL_GET_FREE": word(ioctl.LOOP_CTL_GET_FREE, 0),
     "LOOP_CTL_ADD": word(ioctl.LOOP_CTL_ADD, 29),
-    "LOOP_CTL_REMOVE": word(ioctl.LOOP_CTL_REMOVE, 29),
+    "LOOP_CTL_REMOVE": remove,
     "LOOP_CTL_REMOVE -1": word(ioctl.LOOP_CTL_REMOVE, -1),
     "an unknown one": word(0x4C8F, 0),
 }
