@@ -9,7 +9,7 @@
 plan 6
 
 INDEX=30
-CYCLES=6
+CYCLES=4
 CGROUP=/sys/fs/cgroup/selftest-$$
 
 remove_cgroup() {
@@ -77,7 +77,7 @@ dd if=/dev/zero of="$IMAGE" bs=1M count=16 conv=fsync status=none
 echo "+memory" >/sys/fs/cgroup/cgroup.subtree_control
 mkdir "$CGROUP" || bail "no cgroup"
 defer remove_cgroup
-echo 48M >"$CGROUP/memory.high"
+echo 64M >"$CGROUP/memory.max"
 defer remove_device
 dropping &
 for dio in on off; do
@@ -88,6 +88,6 @@ for dio in on off; do
 done
 touch "$TMP/enough"
 wait
-expect_num "there was not enough memory" "$(sed -n 's/^high //p' "$CGROUP/memory.events")" -gt 0
+expect_num "there was not enough memory" "$(sed -n 's/^max //p' "$CGROUP/memory.events")" -gt 0
 expect_ok "the module goes" await rmmod "$DRIVER"
 modprobe "$DRIVER"
