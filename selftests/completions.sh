@@ -24,13 +24,6 @@ remove_device() {
 	}
 }
 
-dropping() {
-	while [ ! -e "$TMP/enough" ]; do
-		echo 3 >/proc/sys/vm/drop_caches
-		sleep 0.2
-	done
-}
-
 # deep DEVICE OPTION...: hundreds of commands under way, with less memory than it likes; in this process's place
 deep() {
 	echo "$BASHPID" >"$CGROUP/cgroup.procs"
@@ -54,8 +47,11 @@ cycle() {
 	losetup --direct-io="$1" /dev/loop$INDEX "$IMAGE" || return
 	deep /dev/loop$INDEX --rw=randrw --size=16M --time_based --runtime=300 &
 	fio=$!
-	await flights || return
-	sleep 0.2
+	await flights || {
+		kill $fio
+		return 1
+	}
+	echo 3 >/proc/sys/vm/drop_caches
 	losetup --detach /dev/loop$INDEX
 	kill -KILL $fio
 	wait $fio
@@ -79,15 +75,12 @@ mkdir "$CGROUP" || bail "no cgroup"
 defer remove_cgroup
 echo 64M >"$CGROUP/memory.max"
 defer remove_device
-dropping &
 for dio in on off; do
 	expect_ok "direct I/O $dio: $CYCLES devices go under I/O" cycles $dio
 	need_attach "$IMAGE" --direct-io=$dio
 	expect_ok "direct I/O $dio: 512 deep, verified" verified "$LOOP"
 	detach "$LOOP"
 done
-touch "$TMP/enough"
-wait
 expect_num "there was not enough memory" "$(sed -n 's/^max //p' "$CGROUP/memory.events")" -gt 0
 expect_ok "the module goes" await rmmod "$DRIVER"
 modprobe "$DRIVER"
