@@ -223,8 +223,8 @@ class Worker:
                 os.close(each)
 
     def offset(self, zero):
-        far = (HEAD, HEAD, HEAD + 512 * self.rng.randrange(64), HEAD + 4096 * self.rng.randrange(64), HEAD + self.rng.randrange(9999),
-               SIZE - 512, 2 * SIZE, 1 << 62, (1 << 63) - 512, 1 << 63, (1 << 64) - 1)
+        far = (HEAD, HEAD, HEAD + 512 * self.rng.randrange(64), HEAD + 4096 * self.rng.randrange(64),
+               HEAD + self.rng.randrange(9999), SIZE - 512, 2 * SIZE, 1 << 62, (1 << 63) - 512, 1 << 63, (1 << 64) - 1)
         return self.choose(*((0, 0, 0, 0) if zero else ()), *far)
 
     def info(self, zero, flags):
