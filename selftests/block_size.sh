@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# LOOP_SET_BLOCK_SIZE, and a backing device of 4096-byte sectors (F42), where direct I/O needs blocks at least as large.
+# LOOP_SET_BLOCK_SIZE, over dirty pages too (F32), and a backing device of 4096-byte sectors (F42), where direct I/O needs blocks at least as large.
 
 . "$(dirname "$0")/lib.sh"
 

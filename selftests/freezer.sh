@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The system goes to sleep, and wakes up, with I/O on a device and LOOP_CONFIGUREs that fail beside it (F27): no block is lost.
-# While a freezer is at work nothing is tried. By the kernel's test mode "freezer", which freezes tasks, kernel threads and
-# freezable workqueues: with "devices" or more the guest would lose its root, which is on 9p.
+# While a freezer is at work nothing is tried, and when it has done its work no command is carried out, of hundreds that wait
+# for a worker (F83). By the kernel's test mode "freezer", which freezes tasks, kernel threads and freezable workqueues, as for
+# hibernation: with "devices" or more the guest would lose its root, which is on 9p.
 
 . "$(dirname "$0")/lib.sh"
 
-plan 13
+plan 18
 
 grep --quiet freezer /sys/power/pm_test || skip_all "the kernel has no test modes of suspending"
 DELAY=/sys/module/suspend/parameters/pm_test_delay
@@ -23,11 +24,15 @@ successes() {
 	cat /sys/power/suspend_stats/success
 }
 
+sleep_once() {
+	echo freeze >/sys/power/state
+}
+
 sleeps() {
 	local i
 
 	for ((i = 0; i < 3; i++)); do
-		echo freeze >/sys/power/state || return
+		sleep_once || return
 		sleep 0.3
 	done
 }
@@ -102,3 +107,71 @@ rust_only "thawed: they are tried" || {
 	reads
 	expect_eq "thawed: they are tried" 0 $(($(not_tried) - before))
 }
+
+# Hundreds of commands that wait for a worker, as those at work wait for the disk below: each is a WRITE of a sector, for which
+# the rest of its page is read. Once all is frozen, the disk gets no read for the device, and no command ends.
+DM=selftest-$$
+TRACE=/sys/kernel/tracing
+no_delay() {
+	[ ! -e "/dev/mapper/$DM" ] || await dmsetup remove "$DM"
+}
+quiet_trace() {
+	echo 0 >"$TRACE/events/block/enable"
+	echo 0 >"$TRACE/events/power/suspend_resume/enable"
+	echo >"$TRACE/trace"
+}
+waiting() {
+	awk '{ exit $2 < 600 }' "/sys/block/${LOOP#/dev/}/inflight"
+}
+# in_window PATTERN: events from the freezing of all on, to the beginning of the thaw
+in_window() {
+	sed -n '/suspend_resume: freeze_processes\[0\] end/,/suspend_resume: thaw_processes\[0\] begin/p' "$TMP/trace" |
+		grep --count "$1"
+}
+sectors_written() {
+	# shellcheck disable=SC2016 # perl's
+	perl -e 'print "\x5a" x 512, "\0" x 3584 for 1 .. 2048'
+}
+
+release
+restore
+defer restore
+echo freezer >/sys/power/pm_test
+echo 1 >$DELAY
+[ "$DRIVER" = loop ] || {
+	defer reload_default
+	reload hw_queue_depth=1024
+}
+mountpoint --quiet "$TRACE" || mount_at tracefs trace -t tracefs
+mountpoint --quiet "$TRACE" || TRACE=$TMP/trace
+lower bdev
+defer no_delay
+dmsetup create "$DM" <<<"0 $((64 << 11)) delay $SPARE 0 500 $SPARE 0 0" || bail "no dm-delay"
+need_attach "/dev/mapper/$DM"
+udevadm settle
+uncache "/dev/mapper/$DM"
+defer quiet_trace
+echo >"$TRACE/trace"
+for event in block/block_rq_issue block/block_rq_complete power/suspend_resume; do
+	echo 1 >"$TRACE/events/$event/enable"
+done
+fio --name=sectors --filename="$LOOP" --direct=1 --ioengine=libaio --iodepth=1024 --bs=512 --rw=write:3584 --size=8M --io_size=1M \
+	--buffer_pattern=0x5a5a5a5a --allow_file_create=0 >"$TMP/sectors" 2>&1 &
+writer=$!
+if [ "$DRIVER" = loop ]; then
+	# Its worker carries out the whole list before it lets itself be frozen.
+	for point in "commands wait" "asleep" "no command ends" "no page is read"; do
+		rust_only "frozen: $point"
+	done
+else
+	expect_ok "frozen: commands wait for a worker" await waiting
+	expect_ok "frozen: asleep and awake again" sleep_once
+	cat "$TRACE/trace" >"$TMP/trace"
+	expect_eq "frozen: no command of the device ends, in a second" "1 0" \
+		"$(in_window 'freeze_processes.*end') $(in_window "block_rq_complete: 7,${LOOP#/dev/loop} ")"
+	expect_eq "frozen: none is carried out on the disk below" 0 \
+		"$(in_window "block_rq_issue: $(stat --format=%Hr,%Lr "$SPARE") R")"
+fi
+wait $writer
+expect_ok "thawed: all of them are done" cmp --bytes=8M "$LOOP" <(sectors_written)
+detach "$LOOP"

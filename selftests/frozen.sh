@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The lower file system is frozen and thawed while a sparse image is written (F5): writes wait, reads go on, nothing is lost.
+# The lower file system is frozen and thawed while a sparse image is written (F5, F11): writes wait, reads go on, nothing is lost.
 # In-tree a command that waits holds up all those behind it.
 
 . "$(dirname "$0")/lib.sh"
