@@ -18,7 +18,7 @@ remove_disk() {
 	[ ! -e "/dev/mapper/$DISK" ] || await dmsetup remove "$DISK"
 }
 go_on() {
-	[ ! -e "/dev/mapper/$DISK" ] || dmsetup resume "$DISK"
+	[ ! -e "/dev/mapper/$DISK" ] || dmsetup resume --noudevsync "$DISK"
 }
 thaw() {
 	! mountpoint --quiet "$TMP/lower" || fsfreeze --unfreeze "$TMP/lower"
@@ -38,6 +38,12 @@ need_attach "$IMAGE" --direct-io=on
 # Each command is one.
 echo 2 >"/sys/block/${LOOP##*/}/queue/nomerges"
 udevadm settle
+# udev would read the device, and hold what who opens it waits for.
+start_udev() {
+	udevadm control --start-exec-queue
+}
+udevadm control --stop-exec-queue
+defer start_udev
 
 # Who writes a byte has the file's lock, and waits for the rest of the block from a disk that stands still.
 dmsetup suspend --noflush --nolockfs "$DISK"

@@ -45,11 +45,14 @@ IMAGE=$LOWER/image
 dd if=/dev/zero of="$IMAGE" bs=1M count=600 conv=fsync status=none
 chmod 600 "$IMAGE"
 uncache "$IMAGE"
-need_attach "$IMAGE" --direct-io=on
+need_attach "$IMAGE"
 swap_off() {
 	! grep --quiet "^$LOOP " /proc/swaps || swapoff "$LOOP"
 }
 mkswap "$LOOP" >/dev/null && swapon "$LOOP" && defer swap_off || bail "no swap"
+udevadm settle
+# The first direct I/O on the file system below, for which that makes a workqueue, is to be reclaim's.
+losetup --direct-io=on "$LOOP" || bail "no direct I/O"
 swapped() {
 	awk '/^pswpout/ { print $2 }' /proc/vmstat
 }
