@@ -107,13 +107,14 @@ expect_ok "three loop devices" eval 'stack_up 3 && load "$LOOP" && tree "$LOOP"'
 expect_room "three loop devices: half of the stack is left"
 release
 
-# A read without a plug, in which each device is called by the one above.
-reads() {
-	dd if="$LOOP" of=/dev/null bs=4k count=64 iflag=direct status=none
+# commands: without a plug, so that each device is called by the one above
+commands() {
+	dd if="$LOOP" of=/dev/null bs=4k count=64 iflag=direct status=none &&
+		dd if=/dev/zero of="$LOOP" bs=4k count=64 oflag=direct status=none
 }
 begin
 lower xfs
 image xfs 64M
-expect_ok "$MANY loop devices" eval 'stack_up $MANY && reads && load "$LOOP"'
+expect_ok "$MANY loop devices" eval 'stack_up $MANY && commands'
 expect_room "$MANY loop devices: half of the stack is left"
 release
