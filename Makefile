@@ -12,7 +12,7 @@ guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory
 	$(if $(DIR),--dir '$(DIR)')
 
 .PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install check-debug \
-	check-power soak suite bench bench-native lint help
+	check-guards check-power soak suite bench bench-native lint help
 
 # A build folder that does not fit ends make here, with one line.
 ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
@@ -61,6 +61,9 @@ check-install: build
 check-debug: setup
 	@tools/check --debug
 
+check-guards: setup
+	@tools/check-guards $(GUARDS)
+
 check-power: build
 	@tools/check-power $(CUTS)
 
@@ -96,6 +99,8 @@ make check           all tests; the last line sums them up
 make check-install   the selftests of installing only
 make check-abi       the interface, step by step, against the in-tree driver's
 make check-debug     the selftests under the kernel's own checks, in User Mode Linux
+make check-guards [GUARDS="journal nofs"]
+                     each guard left out: a selftest must fail that passes with it
 make check-power [CUTS=50]
                      nothing that was flushed is lost when the power goes
 make soak [HOURS=1] [SEED=1] [DEBUG=1]

@@ -139,12 +139,16 @@ impl Tries {
         let (_, direct) = REVIEWED_FILESYSTEMS
             .into_iter()
             .find(|(reviewed, _)| *reviewed == name)?;
-        let noatime = file.reopen_noatime().ok()?;
+        let noatime = if cfg!(without_noatime) {
+            file.into()
+        } else {
+            file.reopen_noatime().ok()?
+        };
         noatime.can_nowait().then_some(Self {
             noatime,
             buffered: true,
             // Else the first try would make a workqueue, and wait for that.
-            direct: direct && file.prepare_direct().is_ok(),
+            direct: direct && (cfg!(without_dio_queue) || file.prepare_direct().is_ok()),
         })
     }
 }

@@ -417,7 +417,9 @@ impl<D: Driver> Request<D> {
     pub(crate) fn enqueue(self) {
         // Whoever waits for the freeze protection must not wait for the queue as well: the workers
         // ahead may all be waiting for the end of the freeze.
-        self.slot().end_write();
+        if !cfg!(without_end_write) {
+            self.slot().end_write();
+        }
         // The work item cannot be pending: its owner would be the workqueue, not `self`. If it
         // were, the request would come back here and end with an error.
         let queue = ptr::from_ref::<Queue>(&self.data().queue);

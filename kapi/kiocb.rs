@@ -317,7 +317,9 @@ impl<D: Driver> DataRequest<D> {
         }
         // Ordered before the file's use of the `kiocb` by whatever makes that visible to the
         // completion.
-        slot.handoff.store(SUBMITTING, Ordering::Relaxed);
+        if !cfg!(without_handoff) {
+            slot.handoff.store(SUBMITTING, Ordering::Relaxed);
+        }
 
         // SAFETY: `kiocb` and `iter` are set up. `FileExt::has_read_iter` and `has_write_iter`
         // were asked when the file was taken on.

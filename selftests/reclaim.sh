@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Swap on a loop device is written by tasks that reclaim memory (F12). None of these is sent into the file system below; all
+# that was swapped comes back as it was.
+
+. "$(dirname "$0")/lib.sh"
+
+plan 4
+
+# What is left to use, in MB.
+LEFT=256
+
+available() {
+	awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo
+}
+
+# take_memory: what lies in ramfs cannot be swapped out.
+take_memory() {
+	mount_at none ramfs -t ramfs || return
+	dd if=/dev/zero of="$TMP/ramfs/memory" bs=1M count=$(($(available) - LEFT)) status=none
+	[ "$(available)" -lt $((LEFT * 2)) ]
+}
+
+# use MB: a program with more memory than there is, which reads it again
+use() {
+	python3 -I - "$1" <<-END
+		import sys
+		size = int(sys.argv[1]) << 20
+		memory = bytearray(size)
+		for round in (1, 2):
+		    for page in range(0, size, 4096):
+		        if round == 2 and memory[page:page + 8] != page.to_bytes(8, "little"):
+		            sys.exit("wrong at %d" % page)
+		        memory[page:page + 8] = page.to_bytes(8, "little")
+	END
+}
+
+[ "$DRIVER" = loop ] || {
+	defer reload_default
+	reload nowait=always
+}
+lower ext4
+IMAGE=$LOWER/image
+# Written, so that a try of a write would succeed.
+dd if=/dev/zero of="$IMAGE" bs=1M count=600 conv=fsync status=none
+chmod 600 "$IMAGE"
+uncache "$IMAGE"
+need_attach "$IMAGE"
+swap_off() {
+	! grep --quiet "^$LOOP " /proc/swaps || swapoff "$LOOP"
+}
+mkswap "$LOOP" >/dev/null && swapon "$LOOP" && defer swap_off || bail "no swap"
+udevadm settle
+# The first direct I/O on the file system below, for which that makes a workqueue, is to be reclaim's.
+losetup --direct-io=on "$LOOP" || bail "no direct I/O"
+swapped() {
+	awk '/^pswpout/ { print $2 }' /proc/vmstat
+}
+echo 3 >/proc/sys/vm/drop_caches
+take_memory || bail "memory cannot be taken away: $(available) MB are left"
+before=$(swapped)
+expect_ok "more memory used than there is" use $(($(available) + 192))
+expect_num "pages were swapped out" $(($(swapped) - before)) -gt 10000
+# Write-back of swap by reclaim is the only thing that a try refuses for this reason, but for a lack of memory itself.
+rust_only "reclaim does not try" || expect_num "reclaim does not try" "$(loop_attr "$LOOP" not_tried_reclaim)" -gt 100
+unmount "$TMP/ramfs"
+swap_off
+expect_eq "swap was given back" 0 "$(grep --count "^$LOOP " /proc/swaps)"
+detach "$LOOP"
