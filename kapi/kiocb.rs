@@ -346,6 +346,11 @@ impl<D: Driver> DataRequest<D> {
             }
             // SAFETY: The completion has stored it before its exchange, and left the request here.
             let ret = unsafe { *slot.ret.get() };
+            if cfg!(without_late_again) {
+                // As if it had come after the return, which is handled like this one otherwise.
+                D::io_done(self, to_bytes(ret));
+                return Submitted::Queued;
+            }
             return Submitted::Done(self, to_bytes(ret));
         }
         Submitted::Done(self, to_bytes(ret))

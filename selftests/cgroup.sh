@@ -57,21 +57,24 @@ file=$(sed -n 's/^file //p' "$CGROUP/memory.stat")
 expect_num "the page cache is its own, too" "$file" -ge $((4 << 20))
 detach "$LOOP"
 
-# Another cgroup's pages, written back by this task: XFS, which overwrites in no transaction.
-truncate --size 400M "$IMAGE"
+# Another cgroup's pages, written back by this task: XFS, which overwrites in no transaction, on the disk itself, where a try
+# does not come back for the sake of a time stamp. Few at a time, as a full plug is not tried at all.
+unmount "$LOWER"
 [ "$DRIVER" = loop ] || {
 	defer reload_default
 	reload nowait=always
 }
-need_attach "$IMAGE" --direct-io=on
+need_attach "$SPARE" --direct-io=on
 mkfs xfs "$LOOP" >"$TMP/out"
 mount_at "$LOOP" upper
-within dd if=/dev/zero of="$TMP/upper/file" bs=1M count=16 conv=fsync status=none
+within dd if=/dev/zero of="$TMP/upper/file" bs=1M count=4 conv=fsync status=none
 before=$(charged wbytes)
-within dd if=/dev/zero of="$TMP/upper/file" bs=1M count=16 conv=notrunc status=none
-dd if=/dev/null of="$TMP/upper/file" conv=notrunc,fsync status=none
-expect_num "pages of the cgroup written back by another task" $(($(charged wbytes) - before)) -ge $((12 << 20))
-rust_only "which does not try for it" || expect_num "which does not try for it" "$(loop_attr "$LOOP" not_tried_cgroup)" -gt 0
+for ((i = 0; i < 32; i++)); do
+	within dd if=/dev/zero of="$TMP/upper/file" bs=64k seek=$i count=1 conv=notrunc status=none
+	dd if=/dev/null of="$TMP/upper/file" conv=notrunc,fsync status=none
+done
+expect_num "pages of the cgroup written back by another task" $(($(charged wbytes) - before)) -ge $((2 << 20))
+rust_only "which does not try for it" || expect_num "which does not try for it" "$(loop_attr "$LOOP" not_tried_cgroup)" -ge 32
 unmount "$TMP/upper"
 detach "$LOOP"
 
@@ -86,7 +89,7 @@ quiet_trace() {
 	skip "the priority of the submitter" "this kernel has no tracing"
 	exit
 }
-need_attach "$IMAGE" --direct-io=on
+need_attach "$SPARE" --direct-io=on
 udevadm settle
 dd if=/dev/zero of="$LOOP" bs=64k count=16 oflag=direct status=none
 echo >"$TRACE/trace"
