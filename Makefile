@@ -68,7 +68,7 @@ check-power: build
 	@tools/check-power $(CUTS)
 
 soak: build
-	@$(if $(DEBUG),tools/make-uml debug)
+	@$(if $(DEBUG),tools/make-kernel debug)
 	@tools/soak $(if $(DEBUG),--debug) $(if $(SEED),--seed '$(SEED)') $(HOURS)
 
 suite: build

@@ -86,10 +86,10 @@ load() {
 	for group in first second; do
 		{
 			within $group fio_verify "$LOOP" --ioengine=libaio --iodepth=16 --iodepth_batch=8 --rw=randrw \
-				--bssplit=4k/50:64k/50 --offset=$([ $group = first ] && echo 0 || echo 16M) --size=4M &&
+				--bssplit=4k/50:64k/50 --offset="$([ "$group" = first ] && echo 0 || echo 16M)" --size=4M &&
 				within $group split_reads &&
 				within $group fio_verify "$LOOP" --direct=0 --fsync=32 --rw=randwrite --bs=16k \
-					--offset=$([ $group = first ] && echo 8M || echo 24M) --size=2M
+					--offset="$([ "$group" = first ] && echo 8M || echo 24M)" --size=2M
 		} &
 		jobs+=($!)
 	done
