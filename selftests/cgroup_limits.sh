@@ -26,7 +26,7 @@ defer remove_cgroup
 
 # within COMMAND...: as a member of the cgroup
 within() {
-	(echo "$BASHPID" >"$CGROUP/cgroup.procs" && exec "$@")
+	(echo "$BASHPID" >"$CGROUP/cgroup.procs" && "$@")
 }
 
 # milliseconds COMMAND...: which it takes
