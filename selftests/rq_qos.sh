@@ -80,23 +80,25 @@ split_reads() {
 	dd if="$LOOP" of=/dev/null bs=256k count=64 iflag=direct status=none
 }
 
-# load: batches of two cgroups, then split reads, and write-back, each in each
-load() {
-	local jobs=() job group
+# one GROUP OFFSET: batches, split reads and write-back by the cgroup, in 16 MiB from there on
+one() {
+	within "$1" fio_verify "$LOOP" --ioengine=libaio --iodepth=16 --iodepth_batch=8 --rw=randrw --bssplit=4k/50:64k/50 \
+		--offset="$2M" --size=4M &&
+		within "$1" split_reads &&
+		within "$1" fio_verify "$LOOP" --direct=0 --fsync=32 --rw=randwrite --bs=16k --offset="$(($2 + 8))M" --size=2M
+}
 
-	for group in first second; do
-		{
-			within $group fio_verify "$LOOP" --ioengine=libaio --iodepth=16 --iodepth_batch=8 --rw=randrw \
-				--bssplit=4k/50:64k/50 --offset=$([ $group = first ] && echo 0 || echo 16M) --size=4M &&
-				within $group split_reads &&
-				within $group fio_verify "$LOOP" --direct=0 --fsync=32 --rw=randwrite --bs=16k \
-					--offset=$([ $group = first ] && echo 8M || echo 24M) --size=2M
-		} &
-		jobs+=($!)
-	done
-	for job in "${jobs[@]}"; do
-		wait "$job" || return
-	done
+# load: of both at once
+load() {
+	local first second status=0
+
+	one first 0 &
+	first=$!
+	one second 16 &
+	second=$!
+	wait $first || status=1
+	wait $second || status=1
+	return $status
 }
 
 defer reload_default
@@ -117,17 +119,17 @@ rust_only "no tags: they are tried" || expect_num "no tags: they are tried" "$(i
 for what in "${CONTROLLERS[@]}"; do
 	for where in "loop:$LOOP" "disk:$SPARE" "both:$LOOP $SPARE"; do
 		name="$what: ${where%%:*}"
-		there $what || {
+		there "$what" || {
 			skip "$name" "this kernel has no $what"
 			continue
 		}
 		read -ra devices <<<"${where#*:}"
 		for device in "${devices[@]}"; do
-			control $what "$device" || bail "no $what on $device"
+			control "$what" "$device" || bail "no $what on $device"
 		done
 		expect_ok "$name" load
 		for device in "${devices[@]}"; do
-			release_control $what "$device"
+			release_control "$what" "$device"
 		done
 	done
 done

@@ -87,7 +87,10 @@ tree() {
 
 begin
 thin_crypt || bail "no dm-thin and dm-crypt"
-expect_ok "loop on XFS on dm-crypt on dm-thin" eval 'stacked "$DEVICE" && load "$LOOP" && tree "$LOOP"'
+on_stack() {
+	stacked "$DEVICE" && load "$LOOP" && tree "$LOOP"
+}
+expect_ok "loop on XFS on dm-crypt on dm-thin" on_stack
 expect_room "loop on XFS on dm-crypt on dm-thin: half of the stack is left"
 release
 
@@ -103,7 +106,10 @@ stack_up() {
 begin
 lower xfs
 image xfs 64M
-expect_ok "three loop devices" eval 'stack_up 3 && load "$LOOP" && tree "$LOOP"'
+three() {
+	stack_up 3 && load "$LOOP" && tree "$LOOP"
+}
+expect_ok "three loop devices" three
 expect_room "three loop devices: half of the stack is left"
 release
 
@@ -115,6 +121,9 @@ commands() {
 begin
 lower xfs
 image xfs 64M
-expect_ok "$MANY loop devices" eval 'stack_up $MANY && commands'
+many() {
+	stack_up $MANY && commands
+}
+expect_ok "$MANY loop devices" many
 expect_room "$MANY loop devices: half of the stack is left"
 release
