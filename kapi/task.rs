@@ -149,6 +149,10 @@ pub(crate) fn with_detached_submission<R>(bios: usize, f: impl FnOnce() -> R) ->
         } else {
             detach_plug(task)
         };
+        if cfg!(without_no_switch) {
+            // Nothing keeps another task from running here; seldom does one.
+            bindings::schedule_timeout_uninterruptible(1);
+        }
         let saved_bio_list = (*task).bio_list;
         if !cfg!(without_bio_list) {
             (*task).bio_list = ptr::null_mut();

@@ -90,8 +90,9 @@ quiet_trace() {
 	exit
 }
 need_attach "$SPARE" --direct-io=on
-udevadm settle
 dd if=/dev/zero of="$LOOP" bs=64k count=16 oflag=direct status=none
+# It reads what was written to.
+udevadm settle
 echo >"$TRACE/trace"
 echo 1 >"$TRACE/events/block/block_rq_issue/enable"
 defer quiet_trace

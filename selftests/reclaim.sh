@@ -49,10 +49,9 @@ need_attach "$IMAGE"
 swap_off() {
 	! grep --quiet "^$LOOP " /proc/swaps || swapoff "$LOOP"
 }
-if ! mkswap "$LOOP" >/dev/null || ! swapon "$LOOP"; then
-	bail "no swap"
-fi
+mkswap "$LOOP" >/dev/null || bail "no swap"
 defer swap_off
+swapon "$LOOP" || bail "no swap"
 udevadm settle
 # The first direct I/O on the file system below, for which that makes a workqueue, is to be reclaim's.
 losetup --direct-io=on "$LOOP" || bail "no direct I/O"

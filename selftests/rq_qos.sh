@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Commands that wait in the block layer before they get to a device (F7): for a tag, and by wbt, io.latency, io.cost and
-# io.max, on the loop device, on the disk below, and on both. All of them get on, and the data is right.
+# Commands that wait in the block layer before they get to a device (F7): for a tag, and by wbt, io.cost and io.max (and
+# io.latency: iolatency.sh), on the loop device, on the disk below, and on both. All of them get on, and the data is right.
 
 . "$(dirname "$0")/lib.sh"
 
-plan 14
+read -ra CONTROLLERS <<<"${CONTROLLERS:-wbt io.cost io.max}"
+plan $((2 + 3 * ${#CONTROLLERS[@]}))
 
 CGROUP=/sys/fs/cgroup/selftest-$$
 
@@ -79,64 +80,57 @@ split_reads() {
 	dd if="$LOOP" of=/dev/null bs=256k count=64 iflag=direct status=none
 }
 
-# load: batches of two cgroups, then split reads, and write-back, each in each
-load() {
-	local jobs=() job group
-
-	for group in first second; do
-		{
-			within $group fio_verify "$LOOP" --ioengine=libaio --iodepth=16 --iodepth_batch=8 --rw=randrw \
-				--bssplit=4k/50:64k/50 --offset="$([ "$group" = first ] && echo 0 || echo 16M)" --size=4M &&
-				within $group split_reads &&
-				within $group fio_verify "$LOOP" --direct=0 --fsync=32 --rw=randwrite --bs=16k \
-					--offset="$([ "$group" = first ] && echo 8M || echo 24M)" --size=2M
-		} &
-		jobs+=($!)
-	done
-	for job in "${jobs[@]}"; do
-		wait "$job" || return
-	done
+# one GROUP OFFSET: batches, split reads and write-back by the cgroup, in 16 MiB from there on
+one() {
+	within "$1" fio_verify "$LOOP" --ioengine=libaio --iodepth=16 --iodepth_batch=8 --rw=randrw --bssplit=4k/50:64k/50 \
+		--offset="$2M" --size=4M &&
+		within "$1" split_reads &&
+		within "$1" fio_verify "$LOOP" --direct=0 --fsync=32 --rw=randwrite --bs=16k --offset="$(($2 + 8))M" --size=2M
 }
 
-# fresh: the driver anew, hence a device that no controller has been on yet. What io.latency does under the device's
-# rq_qos_mutex (an allocation, in iolatency_set_limit()) and io.cost around it (a freeze, in ioc_qos_write()) are at odds in
-# 7.3, whatever the device; lockdep says so where one device has had both.
-fresh() {
-	case $DRIVER in
-	rust_loop) reload hw_queue_depth=4 nr_hw_queues=1 nowait=always ;;
-	*) reload ;;
-	esac
-	need_attach "$IMAGE" --direct-io=on
-	echo 16 >"/sys/block/${LOOP##*/}/queue/max_sectors_kb" || bail "commands cannot be split"
+# load: of both at once
+load() {
+	local first second status=0
+
+	one first 0 &
+	first=$!
+	one second 16 &
+	second=$!
+	wait $first || status=1
+	wait $second || status=1
+	return $status
 }
 
 defer reload_default
+case $DRIVER in
+rust_loop) reload hw_queue_depth=4 nr_hw_queues=1 nowait=always ;;
+*) reload ;;
+esac
 lower ext4
 IMAGE=$LOWER/image
 dd if=/dev/urandom of="$IMAGE" bs=1M count=32 conv=fsync status=none
+need_attach "$IMAGE" --direct-io=on
+echo 16 >"/sys/block/${LOOP##*/}/queue/max_sectors_kb" || bail "commands cannot be split"
 
 # The second part of a command waits for the tag of the first, which is below.
-fresh
 expect_ok "no tags: commands are split into more than there are" split_reads
 rust_only "no tags: they are tried" || expect_num "no tags: they are tried" "$(inline "$LOOP")" -gt 100
-detach "$LOOP"
 
-for what in wbt io.latency io.cost io.max; do
-	fresh
+for what in "${CONTROLLERS[@]}"; do
 	for where in "loop:$LOOP" "disk:$SPARE" "both:$LOOP $SPARE"; do
 		name="$what: ${where%%:*}"
-		there $what || {
+		there "$what" || {
 			skip "$name" "this kernel has no $what"
 			continue
 		}
 		read -ra devices <<<"${where#*:}"
 		for device in "${devices[@]}"; do
-			control $what "$device" || bail "no $what on $device"
+			control "$what" "$device" || bail "no $what on $device"
 		done
 		expect_ok "$name" load
 		for device in "${devices[@]}"; do
-			release_control $what "$device"
+			release_control "$what" "$device"
 		done
 	done
-	detach "$LOOP"
 done
+detach "$LOOP"

@@ -24,8 +24,8 @@ begin() {
 		reload nowait=always
 	}
 	[ -w $TRACER ] || return 0
-	mountpoint --quiet "$TRACE" || mount_at tracefs trace -t tracefs
-	mountpoint --quiet "$TRACE" || TRACE=$TMP/trace
+	mountpoint --quiet $TRACE || mount_at tracefs trace -t tracefs
+	mountpoint --quiet $TRACE || TRACE=$TMP/trace
 	echo 1 >$TRACER
 	defer stop_tracer
 	echo 0 >"$TRACE/stack_max_size"
@@ -61,7 +61,6 @@ table() {
 }
 
 # thin_crypt: dm-crypt on dm-thin on the spare disk, in $DEVICE
-# shellcheck disable=SC2034 # by eval
 thin_crypt() {
 	local sectors
 
@@ -88,8 +87,10 @@ tree() {
 
 begin
 thin_crypt || bail "no dm-thin and dm-crypt"
-# shellcheck disable=SC2016 # eval expands it
-expect_ok "loop on XFS on dm-crypt on dm-thin" eval 'stacked "$DEVICE" && load "$LOOP" && tree "$LOOP"'
+on_stack() {
+	stacked "$DEVICE" && load "$LOOP" && tree "$LOOP"
+}
+expect_ok "loop on XFS on dm-crypt on dm-thin" on_stack
 expect_room "loop on XFS on dm-crypt on dm-thin: half of the stack is left"
 release
 
@@ -105,8 +106,10 @@ stack_up() {
 begin
 lower xfs
 image xfs 64M
-# shellcheck disable=SC2016 # eval expands it
-expect_ok "three loop devices" eval 'stack_up 3 && load "$LOOP" && tree "$LOOP"'
+three() {
+	stack_up 3 && load "$LOOP" && tree "$LOOP"
+}
+expect_ok "three loop devices" three
 expect_room "three loop devices: half of the stack is left"
 release
 
@@ -118,7 +121,9 @@ commands() {
 begin
 lower xfs
 image xfs 64M
-# shellcheck disable=SC2016 # eval expands it
-expect_ok "$MANY loop devices" eval 'stack_up $MANY && commands'
+many() {
+	stack_up $MANY && commands
+}
+expect_ok "$MANY loop devices" many
 expect_room "$MANY loop devices: half of the stack is left"
 release
