@@ -635,7 +635,8 @@ class Fuzz:
             "inode": (info.inode, stat.st_ino),
             "device": (info.device, stat.st_dev),
             "encryption": ((info.encrypt_type, info.encrypt_key_size), (0, 0)),
-            "misaligned direct I/O": (bool(attributes["dio"] and info.offset % block_size), False),
+            # What the file wants, whatever the block size of the device.
+            "misaligned direct I/O": (bool(attributes["dio"] and info.offset % 512), False),
             "losetup": (row and (row["back-file"], row["offset"], row["sizelimit"], row["autoclear"], row["ro"], row["dio"],
                                  row["log-sec"]),
                         (file, info.offset, info.sizelimit, bool(info.flags & 4), bool(info.flags & 1), bool(info.flags & 16),
