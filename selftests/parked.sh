@@ -26,10 +26,10 @@ read_cold() { # once the whole depth
 	fio_verify "$LOOP" --rw=randread --bs=64k --ioengine=libaio --iodepth=$DEPTH --io_size=$((DEPTH * 64))K >"$TMP/fio" 2>&1
 }
 
-# It would look at the slow disk at every change of that, and be waited for.
-defer udevadm control --start-exec-queue
-udevadm control --stop-exec-queue
 for kind in ext4 xfs bdev; do
+	# udevd would look at the slow disk at every change of that, and be waited for.
+	defer udevadm control --start-exec-queue
+	udevadm control --stop-exec-queue
 	lower bdev
 	dmsetup --noudevsync create "$DM" <<<"0 $SECTORS linear $SPARE 0" || bail "no device-mapper"
 	defer await dmsetup --noudevsync remove "$DM"
@@ -66,5 +66,4 @@ for kind in ext4 xfs bdev; do
 	table "linear $SPARE 0"
 	expect_ok "$kind: it works again: the right data" read_cold
 	release
-	udevadm control --stop-exec-queue
 done
