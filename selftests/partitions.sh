@@ -38,6 +38,8 @@ expect_eq "gone when detached" "" "$(parts "$LOOP")"
 ioctl configure "$LOOP" file="$IMAGE" flags=partscan >/dev/null
 expect_eq "there when CONFIGURE returns" "$TABLE" "$(parts "$LOOP")"
 expect_eq "partscan attribute on" 1 "$(loop_attr "$LOOP" partscan)"
+# EBUSY while udev has one of them open.
+udevadm settle
 expect_eq "rescanning by BLKRRPART finds the same" "$TABLE" "$(blockdev --rereadpt "$LOOP" && parts "$LOOP")"
 
 udevadm settle
