@@ -347,13 +347,7 @@ impl LoopDevice {
             return true;
         }
         let policy = WritePolicy::from_bits(self.write_policy.load(Ordering::Relaxed));
-        // While tries succeed, writes that were punted for other reasons are no obstacle.
-        let blocking = if policy == WritePolicy::default() {
-            0
-        } else {
-            self.blocking_writes.load(Ordering::Relaxed)
-        };
-        let (allowed, next) = policy.decide(blocking);
+        let (allowed, next) = policy.decide();
         self.store_write_policy(policy, next);
         allowed
     }

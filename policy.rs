@@ -267,9 +267,9 @@ pub(crate) enum Outcome {
 ///   the present level, so that no second try goes out while the first one's outcome is open.
 /// - [`Outcome::Again`] raises the level by one, [`Outcome::Accepted`] halves it, rounding down.
 ///   Either arms the skips of the new level, `2^L - 1`.
-/// - While blocking writes are in flight nothing is tried, and the state stays as it is: a blocking
-///   write holds the lock a try would need, and a write that needs no allocation is slowed down by
-///   standing in line with tries that fail.
+/// - Writes that block meanwhile do not matter by themselves: if one holds what a try needs, the
+///   try comes back, and the level rises. To try nothing until none blocks would leave a queue that
+///   is never empty with the workers for good, after a single try that came back.
 ///
 /// It starts at level 0, where every write is tried and success leaves the word as it is. Writes
 /// that all fail bring it to the top level within six tries, and then cost one vain try in 64. From
@@ -300,14 +300,7 @@ impl WritePolicy {
     }
 
     /// Whether to try this write, and the state after that decision.
-    ///
-    /// `blocking_writes` counts the writes of this device that were punted and whose blocking call
-    /// into the file has not returned yet. A write that the file has queued to the device below no
-    /// longer counts: it holds nothing a try needs.
-    pub(crate) fn decide(self, blocking_writes: u32) -> (bool, Self) {
-        if blocking_writes > 0 {
-            return (false, self);
-        }
+    pub(crate) fn decide(self) -> (bool, Self) {
         match self.skips().checked_sub(1) {
             Some(skips) => (false, Self::new(self.level(), skips)),
             None => (true, Self::armed(self.level())),
