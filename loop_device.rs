@@ -34,7 +34,7 @@ use crate::{
     policy::{Mode, Outcome, WritePolicy},
     workqueue, RustLoop,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 use kernel::{
     fs::File,
     new_spinlock,
@@ -242,6 +242,11 @@ pub(crate) struct Configuration {
     pub(crate) status: Status,
 }
 
+/// The file has no DISCARD, hence no WRITE_ZEROES either.
+const NO_PUNCH_HOLE: u8 = 1;
+/// The file has no WRITE_ZEROES without unmapping.
+const NO_ZERO_RANGE: u8 = 2;
+
 /// A loop device: the private data of its disk.
 #[pin_data]
 pub(crate) struct LoopDevice {
@@ -262,9 +267,9 @@ pub(crate) struct LoopDevice {
     write_policy: AtomicU32,
     /// WRITEs that are queued for a worker or in its call into the file.
     blocking_writes: AtomicU32,
-    /// The file has no DISCARD, or no WRITE_ZEROES without unmapping; see [`Driver::disk_work`].
-    forget_punch_hole: AtomicBool,
-    forget_zero_range: AtomicBool,
+    /// What the file turned out not to have, [`NO_PUNCH_HOLE`] and [`NO_ZERO_RANGE`]; see
+    /// [`Driver::disk_work`].
+    missing: AtomicU8,
 }
 
 impl LoopDevice {
@@ -282,8 +287,7 @@ impl LoopDevice {
             stats,
             write_policy: AtomicU32::new(WritePolicy::default().bits()),
             blocking_writes: AtomicU32::new(0),
-            forget_punch_hole: AtomicBool::new(false),
-            forget_zero_range: AtomicBool::new(false),
+            missing: AtomicU8::new(0),
         }))
     }
 
@@ -384,15 +388,23 @@ impl LoopDevice {
         self.blocking_writes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that the file has no `how`, and has the limits say so soon.
-    pub(crate) fn forget_fallocate(&self, rq: &Request<Self>, how: Fallocate) {
-        let flag = match how {
-            Fallocate::PunchHole => &self.forget_punch_hole,
-            Fallocate::ZeroRange => &self.forget_zero_range,
+    /// Notes that the file has no `how`: in the limits of the moment, and soon in all of them. True
+    /// if that is the first thing that the file turns out not to have.
+    pub(crate) fn forget_fallocate(&self, rq: &Request<Self>, how: Fallocate) -> bool {
+        // Without holes there are no zeroes either: who is refused a DISCARD tries these next.
+        rq.disable_write_zeroes();
+        let bit = match how {
+            Fallocate::PunchHole => {
+                rq.disable_discard();
+                NO_PUNCH_HOLE
+            }
+            Fallocate::ZeroRange => NO_ZERO_RANGE,
         };
-        if !flag.swap(true, Ordering::Relaxed) {
+        let known = self.missing.fetch_or(bit, Ordering::Relaxed);
+        if known & bit == 0 {
             rq.schedule_disk_work();
         }
+        known == 0
     }
 
     /// LOOP_CONFIGURE and LOOP_SET_FD.
@@ -473,8 +485,7 @@ impl LoopDevice {
         disk.set_read_only(flags.contains(Flags::READ_ONLY));
         let sectors = settle_size(&file, backing.direct, backing.offset, status.sizelimit);
         self.stats.reset();
-        self.forget_punch_hole.store(false, Ordering::Relaxed);
-        self.forget_zero_range.store(false, Ordering::Relaxed);
+        self.missing.store(0, Ordering::Relaxed);
         self.set_mode(self.shared.mode);
 
         let partscan = flags.contains(Flags::PARTSCAN) || self.shared.params.part_shift > 0;
@@ -776,8 +787,7 @@ impl LoopDevice {
         let old_io = frozen.replace_io(Some(io));
         drop(frozen);
         // If the file cannot do what is advertised again, it says so again.
-        self.forget_punch_hole.store(false, Ordering::Relaxed);
-        self.forget_zero_range.store(false, Ordering::Relaxed);
+        self.missing.store(0, Ordering::Relaxed);
         let old_backing = self.edit_binding(|binding| {
             binding.flags = flags;
             core::mem::replace(&mut binding.backing, backing)
@@ -1071,12 +1081,12 @@ impl Driver for LoopDevice {
         if device.phase() != Phase::Bound {
             return;
         }
+        let missing = device.missing.load(Ordering::Relaxed);
         let mut limits = disk.update_limits();
-        if device.forget_punch_hole.load(Ordering::Relaxed) {
+        if missing & NO_PUNCH_HOLE != 0 {
             limits.set_discard(0, 0);
-            limits.set_write_zeroes(0);
         }
-        if device.forget_zero_range.load(Ordering::Relaxed) {
+        if missing != 0 {
             limits.set_write_zeroes(0);
         }
         if disk.freeze().commit_limits(limits).is_err() {

@@ -110,8 +110,8 @@ fn change_space(device: &LoopDevice, rq: Request<LoopDevice>, how: Fallocate) {
     };
     match result {
         Err(EOPNOTSUPP) => {
-            device.forget_fallocate(&rq, how);
-            rq.end_unsupported();
+            let is_news = device.forget_fallocate(&rq, how);
+            rq.end_unsupported(is_news);
         }
         result => rq.complete(result),
     }

@@ -44,6 +44,8 @@ const blk_status_t KAPI_CONST_BLK_STS_IOERR = BLK_STS_IOERR;
 const blk_status_t KAPI_CONST_BLK_STS_NOTSUPP = BLK_STS_NOTSUPP;
 const blk_status_t KAPI_CONST_BLK_STS_RESOURCE = BLK_STS_RESOURCE;
 
+const req_flags_t KAPI_CONST_RQF_QUIET = RQF_QUIET;
+
 const gfp_t KAPI_CONST_GFP_IO_FS = __GFP_IO | __GFP_FS;
 
 const unsigned int KAPI_CONST_KERNEL_STACK_SIZE = THREAD_SIZE;

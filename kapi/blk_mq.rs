@@ -477,18 +477,24 @@ impl<D: Driver> Request<D> {
         self.finish(bindings::BLK_STS_IOERR);
     }
 
-    /// Ends the request with "not supported", and says so in the queue's limits from now on, so
-    /// that the submitter falls back at once. The frozen update of all limits is the driver's.
-    pub(crate) fn end_unsupported(self) {
-        // SAFETY: By the type invariant; the wrapped inlines are meant for the completion path.
-        unsafe {
-            match self.operation() {
-                Operation::Discard => bindings::kapi_blk_queue_disable_discard(self.queue()),
-                Operation::WriteZeroes { .. } => {
-                    bindings::kapi_blk_queue_disable_write_zeroes(self.queue())
-                }
-                _ => (),
-            }
+    /// Says in the queue's limits of the moment that there is no DISCARD, so that submitters fall
+    /// back at once. The frozen update of all limits is the driver's.
+    pub(crate) fn disable_discard(&self) {
+        // SAFETY: By the type invariant; the wrapped inline is meant for the completion path.
+        unsafe { bindings::kapi_blk_queue_disable_discard(self.queue()) };
+    }
+
+    /// The same for WRITE_ZEROES.
+    pub(crate) fn disable_write_zeroes(&self) {
+        // SAFETY: As above.
+        unsafe { bindings::kapi_blk_queue_disable_write_zeroes(self.queue()) };
+    }
+
+    /// Ends the request with "not supported", with a line in the log if it is to be `logged`.
+    pub(crate) fn end_unsupported(self, logged: bool) {
+        if !logged {
+            // SAFETY: By the type invariant.
+            unsafe { (*self.as_ptr()).rq_flags |= bindings::RQF_QUIET };
         }
         self.finish(bindings::BLK_STS_NOTSUPP);
     }
