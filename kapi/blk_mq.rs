@@ -766,6 +766,13 @@ impl<D: Driver> TagSet<D> {
         self.inner.get()
     }
 
+    /// Waits for dispatches that have begun to return from the driver. A request may end before the
+    /// dispatch that it came by does, so that freezing the queue does not wait for that. Sleeps.
+    pub(super) fn wait_for_dispatches(&self) {
+        // SAFETY: Allocated by `new`; a blocking set has an SRCU domain, in which it dispatches.
+        unsafe { bindings::kapi_synchronize_srcu_expedited((*self.as_ptr()).srcu) };
+    }
+
     /// Has lockdep tell the queue's locks from those of others.
     ///
     /// # Safety
@@ -962,8 +969,8 @@ impl<D: Driver> ClosedDisk<'_, D> {
 
     /// Whether a tag is taken. With an I/O scheduler requests wait without one: then always true.
     fn may_have_requests(&self) -> bool {
-        // SAFETY: The queue of a valid disk and its tag set, whose sets of tags exist for each
-        // hardware queue, and are changed by nobody.
+        // SAFETY: The queue of a valid disk and its tag set, whose sets of tags are changed by
+        // nobody. A hardware queue that no CPU is mapped to has none (`blk_mq_map_swqueue()`).
         unsafe {
             let queue = self.queue();
             let set = (*queue).tag_set;
@@ -971,8 +978,9 @@ impl<D: Driver> ClosedDisk<'_, D> {
             !(*queue).elevator.is_null()
                 || (0..queues).any(|i| {
                     let tags = *(*set).tags.add(i);
-                    bindings::sbitmap_any_bit_set(&raw const (*tags).bitmap_tags.sb)
-                        || bindings::sbitmap_any_bit_set(&raw const (*tags).breserved_tags.sb)
+                    !tags.is_null()
+                        && (bindings::sbitmap_any_bit_set(&raw const (*tags).bitmap_tags.sb)
+                            || bindings::sbitmap_any_bit_set(&raw const (*tags).breserved_tags.sb))
                 })
         }
     }

@@ -311,7 +311,7 @@ pub(crate) struct DiskConfig<'a> {
 /// The disk was added, and one reference belongs to this value.
 pub(crate) struct OwnedDisk<D: Driver> {
     disk: NonNull<GenDisk<D>>,
-    _tags: Pin<KBox<TagSet<D>>>,
+    tags: Pin<KBox<TagSet<D>>>,
 }
 
 // SAFETY: A disk may be removed by any task.
@@ -398,7 +398,7 @@ impl<D: Driver> OwnedDisk<D> {
         Ok(Self {
             // SAFETY: Not null.
             disk: unsafe { NonNull::new_unchecked(disk.cast()) },
-            _tags: tags,
+            tags,
         })
     }
 }
@@ -406,10 +406,12 @@ impl<D: Driver> OwnedDisk<D> {
 impl<D: Driver> Drop for OwnedDisk<D> {
     fn drop(&mut self) {
         let disk = self.as_ptr();
-        // SAFETY: Added by `add`. `del_gendisk()` waits for all requests. Afterwards none can
+        // SAFETY: Added by `add`. `del_gendisk()` waits for all requests, and not for a task that
+        // has dispatched one and is about to return from there. Afterwards none can
         // schedule the work of the disk; if it was pending, its reference is given back here.
         unsafe {
             bindings::del_gendisk(disk);
+            self.tags.wait_for_dispatches();
             let work = Work::raw_get(&raw const self.data().work);
             if bindings::cancel_work_sync(work) {
                 bindings::put_device(self.device());
