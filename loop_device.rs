@@ -418,6 +418,9 @@ impl LoopDevice {
         let file = File::from_fd(config.fd)?;
         check_operations(&file)?;
         let module = ModuleRef::get();
+        // With nothing held: opening a file can wait for a user's program (fanotify), which may
+        // be about to open this device.
+        let tries = Tries::on(&file);
         let _claim = bdev.claim(mode)?;
         let partscan = {
             let _phase = self.phase.lock_killable()?;
@@ -425,7 +428,7 @@ impl LoopDevice {
                 return Err(EBUSY);
             }
             check_chain(&file, disk)?;
-            self.bind(disk, file, mode, config, module)?
+            self.bind(disk, (file, tries), mode, config, module)?
         };
         if partscan {
             self.rescan_partitions(disk);
@@ -438,7 +441,7 @@ impl LoopDevice {
     fn bind(
         &self,
         disk: &GenDisk<Self>,
-        file: ARef<File>,
+        (file, tries): (ARef<File>, Option<Tries>),
         mode: OpenMode,
         config: &Configuration,
         module: ModuleRef<RustLoop>,
@@ -467,7 +470,7 @@ impl LoopDevice {
             flags = flags.without(Flags::DIRECT_IO);
         }
         let backing = Backing {
-            tries: Tries::on(&file),
+            tries,
             offset: status.offset,
             direct: flags.contains(Flags::DIRECT_IO),
             read_only: flags.contains(Flags::READ_ONLY),
@@ -520,9 +523,7 @@ impl LoopDevice {
     pub(crate) fn change_fd(&self, disk: &GenDisk<Self>, fd: i32) -> Result {
         let file = File::from_fd(fd)?;
         check_operations(&file)?;
-        let quiet = disk.suppress_uevents();
         let result = self.exchange_file(disk, file);
-        drop(quiet);
         if result == Ok(true) {
             self.rescan_partitions(disk);
         }
@@ -530,8 +531,8 @@ impl LoopDevice {
         result.map(|_| ())
     }
 
-    /// The part of [`LoopDevice::change_fd`] that user space shall not see half done. Returns
-    /// whether to scan for partitions.
+    /// The part of [`LoopDevice::change_fd`] before the event that tells of it. Returns whether to
+    /// scan for partitions.
     fn exchange_file(&self, disk: &GenDisk<Self>, file: ARef<File>) -> Result<bool> {
         settle_page_cache(&file, file.is_direct());
         let dio = dio_constraints(&file);
@@ -577,6 +578,9 @@ impl LoopDevice {
         let io = KBox::new(backing.clone(), GFP_KERNEL)?;
         let no_reclaim_io = self.shared.masks.forbid_io(&file)?;
 
+        // User space shall not see it half done. No sooner: what others do to the device meanwhile
+        // has events too, which would be lost.
+        let quiet = disk.suppress_uevents();
         let mut limits = disk.update_limits();
         limits.set_dma_alignment_mask(dio.dma_alignment_mask(backing.direct));
         let frozen = disk.freeze();
@@ -596,6 +600,7 @@ impl LoopDevice {
         // A file system on the device is told with its own locks taken, so with none held here;
         // what was read of the old file until now is forgotten with this.
         disk.force_media_change();
+        drop(quiet);
         // Outside all locks: these may be the last references, on a file of any kind.
         drop((old, old_io, remains));
         Ok(flags.contains(Flags::PARTSCAN))
@@ -785,9 +790,9 @@ impl LoopDevice {
         let frozen = disk.freeze();
         frozen.commit_limits(limits)?;
         let old_io = frozen.replace_io(Some(io));
-        drop(frozen);
         // If the file cannot do what is advertised again, it says so again.
         self.missing.store(0, Ordering::Relaxed);
+        drop(frozen);
         let old_backing = self.edit_binding(|binding| {
             binding.flags = flags;
             core::mem::replace(&mut binding.backing, backing)

@@ -5,7 +5,9 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 10
+plan 11
+
+DM=selftest-$$
 
 IMAGE=$DATA/image
 truncate --size 16M "$IMAGE"
@@ -40,3 +42,32 @@ remove partition PARTN=2" "$(event_list "$DEV" | grep partition | sort)"
 uevents ioctl add /dev/loop-control index=90 >/dev/null
 expect_eq "a new device" "add disk" "$(event_list /dev/loop90)"
 ioctl remove /dev/loop-control index=90 >/dev/null
+
+# A LOOP_CHANGE_FD that waits for its file, and is refused: what others do meanwhile is told all the same.
+lower bdev
+dmsetup create "$DM" <<<"0 $((128 << 11)) linear $SPARE 0" || bail "no device-mapper"
+defer await dmsetup remove "$DM"
+mkfs ext4 "/dev/mapper/$DM"
+mount_at "/dev/mapper/$DM" lower || bail "no ext4"
+truncate --size 8M "$IMAGE"
+losetup --read-only "$DEV" "$IMAGE"
+
+waits_or_ended() {
+	! kill -0 "$1" || grep --quiet "folio_wait\|writeback" "/proc/$1/stack"
+}
+refused_change() {
+	local changer
+
+	head --bytes=1M /dev/urandom >"$LOWER/other"
+	dmsetup suspend --noflush --nolockfs "$DM"
+	"$SELFTESTS/ioctl.py" change-fd "$DEV" open=ro mode=ro file="$LOWER/other" >"$TMP/refused" 2>&1 </dev/null &
+	changer=$!
+	await waits_or_ended $changer
+	truncate --size 9M "$IMAGE"
+	losetup --set-capacity "$DEV"
+	dmsetup --noudevsync resume "$DM"
+	! wait $changer
+}
+uevents refused_change
+expect_eq "a change that waits and is refused hides no other" "change disk
+change disk RESIZE=1 EINVAL" "$(event_list "$DEV" | sort) $(<"$TMP/refused")"
