@@ -100,7 +100,9 @@ fn transfer(device: &LoopDevice, rq: Request<LoopDevice>) {
     }
 }
 
-/// DISCARD and WRITE_ZEROES. A file that cannot do it says so once: the limits are taken back.
+/// DISCARD and WRITE_ZEROES. A file that cannot do it says so once: the limits are taken back. So it
+/// is if it may not be done, to a file that was made immutable, say: who wants zeroes then writes
+/// them, which the file may still take.
 fn change_space(device: &LoopDevice, rq: Request<LoopDevice>, how: Fallocate) {
     let result = match (loop_cmd::position(&rq), rq.io()) {
         (Some(position), Some(backing)) => {
@@ -109,7 +111,7 @@ fn change_space(device: &LoopDevice, rq: Request<LoopDevice>, how: Fallocate) {
         _ => Err(EIO),
     };
     match result {
-        Err(EOPNOTSUPP) => {
+        Err(EOPNOTSUPP | EPERM | EACCES | ETXTBSY) => {
             let is_news = device.forget_fallocate(&rq, how);
             rq.end_unsupported(is_news);
         }
