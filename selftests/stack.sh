@@ -24,8 +24,8 @@ begin() {
 		reload nowait=always
 	}
 	[ -w $TRACER ] || return 0
-	mountpoint --quiet $TRACE || mount_at tracefs trace -t tracefs
-	mountpoint --quiet $TRACE || TRACE=$TMP/trace
+	mountpoint --quiet "$TRACE" || mount_at tracefs trace -t tracefs
+	mountpoint --quiet "$TRACE" || TRACE=$TMP/trace
 	echo 1 >$TRACER
 	defer stop_tracer
 	echo 0 >"$TRACE/stack_max_size"
