@@ -68,4 +68,5 @@ expect_ok "24 at once" attach_many
 expect_eq "24 bound" 24 "$(losetup --list --noheadings | wc -l)"
 expect_ok "24 let go" detach_many
 expect_ok "the lower file system is not held" umount "$LOWER"
+udevadm settle # it opens each once more
 expect_eq "the module is not held" 0 "$(await_unused && cat "/sys/module/$DRIVER/refcnt")"
