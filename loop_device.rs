@@ -650,7 +650,10 @@ impl LoopDevice {
         let old_io = if resized {
             let io = KBox::new(backing.clone(), GFP_KERNEL)?;
             disk.sync_and_invalidate();
-            disk.freeze().replace_io(Some(io))
+            let old = disk.freeze().replace_io(Some(io));
+            // What somebody (udev) has read until the queue was frozen is of the old place.
+            disk.invalidate_clean();
+            old
         } else {
             None
         };

@@ -146,6 +146,12 @@ impl<D: Driver> GenDisk<D> {
         }
     }
 
+    /// Drops what is clean, and in nobody's hands, of the disk's own page cache. Sleeps, does no I/O.
+    pub(crate) fn invalidate_clean(&self) {
+        // SAFETY: Partition 0 of a valid disk.
+        unsafe { bindings::invalidate_bdev((*self.as_ptr()).part0) };
+    }
+
     /// Sets capacity and page cache to nothing. Sleeps.
     pub(crate) fn invalidate(&self) {
         // SAFETY: By the type invariant.
