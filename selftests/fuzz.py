@@ -334,7 +334,8 @@ class Worker:
             if fd is None:
                 return "none"
             request = self.choose(*known, 0x4C00 + self.rng.randrange(11, 256), self.rng.getrandbits(16) | 0x40000000)
-            value = self.choose(0x7FFFFFFF, -1, -4096, 1, 0x1000, 0x7FFFFFFFF000)
+            # None may be an open descriptor: LOOP_SET_FD takes one, and standard output may be a file.
+            value = self.choose(0x7FFFFFFF, -1, -4096, 0x7FFF, 0x1000, 0x7FFFFFFFF000)
             ioctl.ioctl_word(fd, request, value)
             return "WRONG success"
 
