@@ -139,11 +139,8 @@ impl<D: Driver> GenDisk<D> {
     /// Writes the disk's own page cache back and drops it. Sleeps, does I/O on the disk.
     pub(crate) fn sync_and_invalidate(&self) {
         // SAFETY: Partition 0 of a valid disk.
-        unsafe {
-            let whole = (*self.as_ptr()).part0;
-            bindings::sync_blockdev(whole);
-            bindings::invalidate_bdev(whole);
-        }
+        unsafe { bindings::sync_blockdev((*self.as_ptr()).part0) };
+        self.invalidate_clean();
     }
 
     /// Drops what is clean, and in nobody's hands, of the disk's own page cache. Sleeps, does no I/O.
