@@ -39,7 +39,6 @@ use crate::{
     policy::{self, Context, Op, Outcome, Refusal},
 };
 use kernel::{
-    alloc::flags::{GFP_NOWAIT, __GFP_NOWARN},
     prelude::*,
     time::{Delta, Instant, Monotonic},
 };
@@ -183,14 +182,14 @@ fn may_try(
 /// Gives the request back if it has come to its end.
 fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<LoopDevice>, Result)> {
     let write = rq.operation() == Operation::Write;
-    let mut data = match rq.describe_data(GFP_NOWAIT | __GFP_NOWARN) {
+    let mut data = match rq.describe_data() {
         Ok(data) => data,
-        // The worker may wait for the memory.
-        Err(rq) => {
-            refuse(rq, Refusal::Reclaim);
-            return None;
-        }
+        Err(rq) => return Some((rq, Err(EIO))),
     };
+    if data.is_in_parts() {
+        refuse(data.into_request(), Refusal::Reclaim);
+        return None;
+    }
     let wait = Refusal::Frozen.is_left_out();
     if write && !data.start_write(|backing| backing.file(), wait) {
         refuse(data.into_request(), Refusal::Frozen);

@@ -22,12 +22,14 @@ pub(crate) enum Event {
     Punted,
     /// A READ waited for a page without a worker.
     Parked,
+    /// A work item transfers bio by bio, for lack of memory to describe all of them.
+    InParts,
     /// The command was not tried, for this reason.
     NotTried(Refusal),
 }
 
 /// Counters besides those by reason.
-const BASE: usize = 5;
+const BASE: usize = 6;
 
 impl Event {
     /// Number of different events.
@@ -40,6 +42,7 @@ impl Event {
             Self::InlineAgain => 2,
             Self::Punted => 3,
             Self::Parked => 4,
+            Self::InParts => 5,
             Self::NotTried(refusal) => BASE + refusal.index(),
         }
     }

@@ -124,6 +124,7 @@ attributes! {
     InlineAgain c"inline_again" |disk, page| counter(disk, page, Event::InlineAgain);
     Punted c"punted" |disk, page| counter(disk, page, Event::Punted);
     Parked c"parked" |disk, page| counter(disk, page, Event::Parked);
+    InParts c"in_parts" |disk, page| counter(disk, page, Event::InParts);
     WorkerWait c"worker_wait" |disk, page| worker_wait(disk, page);
     NotTriedOp c"not_tried_op"
         |disk, page| counter(disk, page, Event::NotTried(Refusal::Op));

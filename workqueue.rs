@@ -14,21 +14,19 @@ use crate::{
     kapi::{
         blk_mq::{Operation, Request},
         file::{Fallocate, FileExt},
-        kiocb::{IoMode, Submitted, MAY_WAIT},
+        kiocb::{IoMode, Submitted},
         task,
         workqueue::OwnedQueue,
     },
     loop_cmd::{self, Attempt, Progress},
     loop_device::{Backing, LoopDevice},
+    loop_stats::Event,
 };
 use kernel::{prelude::*, types::ScopeGuard};
 
 /// Most items of one device at work on one CPU. Each may hold a kworker while it sleeps, so that
 /// this bounds what a device with hundreds of blocked commands takes from the system.
 const MAX_ACTIVE: i32 = 128;
-
-/// How long a command waits for memory that was not to be had, in milliseconds.
-const MEMORY_RETRY_MSECS: usize = 3;
 
 /// The queue for the commands of device `number`.
 pub(crate) fn new_queue(number: u32) -> Result<OwnedQueue> {
@@ -60,12 +58,14 @@ fn transfer(device: &LoopDevice, rq: Request<LoopDevice>) {
     // of another needs.
     let _blocking = (rq.operation() == Operation::Write)
         .then(|| ScopeGuard::new(|| device.leave_blocking_write()));
-    let mut data = match rq.describe_data(MAY_WAIT) {
+    let mut data = match rq.describe_data() {
         Ok(data) => data,
-        // Memory comes back; the submitter has done nothing wrong.
-        Err(rq) if rq.io().is_some() => return rq.requeue(MEMORY_RETRY_MSECS),
         Err(rq) => return rq.complete(Err(EIO)),
     };
+    // The command may be what makes memory free: it goes on without.
+    if data.is_in_parts() {
+        device.stats().count(Event::InParts);
+    }
     data.command().attempt = Attempt::Worker;
     if data.operation() == Operation::Write {
         data.start_write(|backing| backing.file(), true);

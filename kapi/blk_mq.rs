@@ -251,7 +251,7 @@ pub(crate) enum Operation {
 ///                        enqueue|  |run
 ///                               v  |
 ///                            workqueue
-///   Request --end*, complete, requeue--> block layer
+///   Request --end*, complete--> block layer
 /// ```
 ///
 /// The owner is a value of this type, or the file or workqueue that swallowed one. Nothing else
@@ -497,21 +497,6 @@ impl<D: Driver> Request<D> {
             unsafe { (*self.as_ptr()).rq_flags |= bindings::RQF_QUIET };
         }
         self.finish(bindings::BLK_STS_NOTSUPP);
-    }
-
-    /// Gives the request back to be queued again in `msecs` milliseconds. Any context.
-    pub(crate) fn requeue(self, msecs: usize) {
-        self.slot().release();
-        let queue = self.queue();
-        let rq = self.into_raw();
-        // SAFETY: Owned until now, and with it the queue's usage counter is held. Another kick of
-        // the list may bring the request to its end before this one; so the counter is taken anew.
-        unsafe {
-            bindings::kapi_blk_queue_hold(queue);
-            bindings::blk_mq_requeue_request(rq.as_ptr(), false);
-            bindings::blk_mq_delay_kick_requeue_list(queue, msecs);
-            bindings::kapi_blk_queue_release(queue);
-        }
     }
 
     fn finish(self, status: bindings::blk_status_t) {

@@ -54,16 +54,6 @@ void kapi_memalloc_noio_restore(unsigned int flags)
 	memalloc_noio_restore(flags);
 }
 
-void kapi_blk_queue_hold(struct request_queue *q)
-{
-	percpu_ref_get(&q->q_usage_counter);
-}
-
-void kapi_blk_queue_release(struct request_queue *q)
-{
-	percpu_ref_put(&q->q_usage_counter);
-}
-
 void *kapi_task_stack_page(const struct task_struct *task)
 {
 	return task_stack_page(task);

@@ -76,7 +76,5 @@ void kapi_rq_list_add_tail(struct rq_list *list, struct request *rq);
 void kapi_mutex_set_lock_class(struct mutex *lock, struct lock_class_key *key);
 void kapi_srcu_set_lock_class(struct srcu_struct *ssp, struct lock_class_key *key);
 void kapi_synchronize_srcu_expedited(struct srcu_struct *ssp);
-void kapi_blk_queue_hold(struct request_queue *q);
-void kapi_blk_queue_release(struct request_queue *q);
 
 #endif /* _KAPI_HELPERS_H */

@@ -18,7 +18,13 @@ use core::{
     ptr::{self, NonNull},
     sync::atomic::{AtomicU32, Ordering},
 };
-use kernel::{alloc::flags::GFP_KERNEL, alloc::Flags, ffi, fs::File, prelude::*, types::Opaque};
+use kernel::{
+    alloc::flags::{GFP_NOWAIT, __GFP_NOWARN},
+    ffi,
+    fs::File,
+    prelude::*,
+    types::Opaque,
+};
 
 /// The call into the file has not returned yet.
 const SUBMITTING: u32 = 0;
@@ -116,8 +122,7 @@ pub(crate) enum Submitted<D: Driver> {
 ///
 /// # Invariants
 ///
-/// The operation is READ or WRITE, there is I/O state, and the segments are collected if there is
-/// more than one bio.
+/// The operation is READ or WRITE, and there is I/O state.
 #[must_use]
 pub(crate) struct DataRequest<D: Driver>(Request<D>);
 
@@ -142,36 +147,71 @@ impl<D: Driver> DerefMut for DataRequest<D> {
 /// `bio` is null or the first of a list of bios that nothing else changes while this iterates.
 unsafe fn for_each_segment(mut bio: *const bindings::bio, mut f: impl FnMut(bindings::bio_vec)) {
     while !bio.is_null() {
-        // SAFETY: By the safety requirement; `bi_iter` lies within `bi_io_vec`.
+        // SAFETY: By the safety requirement.
         unsafe {
-            let iter = (*bio).bi_iter;
-            let mut left = iter.bi_size;
-            let mut offset = iter.bi_offset;
-            let mut vec = (*bio).bi_io_vec.add(iter.bi_idx as usize).cast_const();
-            while left > 0 {
-                let len = left.min((*vec).bv_len - offset);
-                f(bindings::bio_vec {
-                    bv_page: (*vec).bv_page,
-                    bv_len: len,
-                    bv_offset: (*vec).bv_offset + offset,
-                });
-                left -= len;
-                offset = 0;
-                vec = vec.add(1);
-            }
+            for_each_segment_of_one(bio, &mut f);
             bio = (*bio).bi_next;
         }
     }
 }
 
+/// Iterates over the segments of one bio.
+///
+/// # Safety
+///
+/// Nothing else changes `bio` while this iterates.
+unsafe fn for_each_segment_of_one(bio: *const bindings::bio, mut f: impl FnMut(bindings::bio_vec)) {
+    // SAFETY: By the safety requirement; `bi_iter` lies within `bi_io_vec`.
+    unsafe {
+        let iter = (*bio).bi_iter;
+        let mut left = iter.bi_size;
+        let mut offset = iter.bi_offset;
+        let mut vec = (*bio).bi_io_vec.add(iter.bi_idx as usize).cast_const();
+        while left > 0 {
+            let len = left.min((*vec).bv_len - offset);
+            f(bindings::bio_vec {
+                bv_page: (*vec).bv_page,
+                bv_len: len,
+                bv_offset: (*vec).bv_offset + offset,
+            });
+            left -= len;
+            offset = 0;
+            vec = vec.add(1);
+        }
+    }
+}
+
+/// The bio of a list that has byte `skip` of all, and the number of that byte in it.
+///
+/// # Safety
+///
+/// `bio` is the first of a list of bios that nothing else changes meanwhile.
+unsafe fn bio_with_byte(
+    mut bio: *const bindings::bio,
+    mut skip: u32,
+) -> (*const bindings::bio, u32) {
+    // SAFETY: By the safety requirement.
+    unsafe {
+        while skip >= (*bio).bi_iter.bi_size && !(*bio).bi_next.is_null() {
+            skip -= (*bio).bi_iter.bi_size;
+            bio = (*bio).bi_next;
+        }
+    }
+    (bio, skip)
+}
+
 impl<D: Driver> Request<D> {
-    /// Describes the memory of a READ or WRITE. Needs memory if there is more than one bio, and
-    /// gives the request back if there is none to be had with `flags`, or if it is not one of the
-    /// two, or the driver has no I/O state. Calling it again on the same request costs nothing.
-    pub(crate) fn describe_data(self, flags: Flags) -> Result<DataRequest<D>, Self> {
+    /// Describes the memory of a READ or WRITE. Gives the request back if it is not one of the
+    /// two, or the driver has no I/O state.
+    ///
+    /// Any context. Takes memory, without waiting for it, if there is more than one bio. If there is
+    /// none, [`DataRequest::is_in_parts`]. Calling it again on the same request asks again then, and
+    /// costs nothing otherwise.
+    pub(crate) fn describe_data(self) -> Result<DataRequest<D>, Self> {
         if !matches!(self.operation(), Operation::Read | Operation::Write) || self.io().is_none() {
             return Err(self);
         }
+        let flags = GFP_NOWAIT | __GFP_NOWARN;
         // SAFETY: The request is owned by `self`; its bios belong to it.
         let (bio, tail) = unsafe { ((*self.as_ptr()).bio, (*self.as_ptr()).biotail) };
         // SAFETY: As above.
@@ -180,16 +220,15 @@ impl<D: Driver> Request<D> {
             let mut count = 0;
             // SAFETY: As above.
             unsafe { for_each_segment(bio, |_| count += 1) };
-            let Ok(mut vec) = KVec::with_capacity(count, flags) else {
-                return Err(self);
-            };
-            // SAFETY: As above. There is capacity for all, so that `push` does not allocate.
-            unsafe {
-                for_each_segment(bio, |segment| {
-                    let _ = vec.push(segment, flags);
-                })
-            };
-            *segments = Some(vec);
+            if let Ok(mut vec) = KVec::with_capacity(count, flags) {
+                // SAFETY: As above. There is capacity for all, so that `push` does not allocate.
+                unsafe {
+                    for_each_segment(bio, |segment| {
+                        let _ = vec.push(segment, flags);
+                    })
+                };
+                *segments = Some(vec);
+            }
         }
         // INVARIANT: As checked and done above.
         Ok(DataRequest(self))
@@ -197,6 +236,14 @@ impl<D: Driver> Request<D> {
 }
 
 impl<D: Driver> DataRequest<D> {
+    /// There was no memory to describe all of several bios: each call transfers from one of them.
+    pub(crate) fn is_in_parts(&self) -> bool {
+        // SAFETY: The request is owned by `self`; its bios belong to it.
+        let several = unsafe { (*self.as_ptr()).bio != (*self.as_ptr()).biotail };
+        // SAFETY: As above.
+        several && unsafe { (*self.slot().segments.get()).is_none() }
+    }
+
     /// Takes the freeze protection of the file system of the file that `pick` chooses, unless the
     /// request has it; it is given back when the request ends or is enqueued. With `wait`, sleeps
     /// until a frozen file system is thawed; without, returns false if it is frozen.
@@ -228,7 +275,8 @@ impl<D: Driver> DataRequest<D> {
     }
 
     /// Calls the file that `pick` chooses for the bytes from `skip` of the request on, at byte
-    /// `pos + skip` of the file.
+    /// `pos + skip` of the file: all of them, or those of one bio if
+    /// [`DataRequest::is_in_parts`].
     ///
     /// Process context; sleeps unless `mode.nowait`. The file must have the operation, and be of a
     /// kind that the current task may enter. A WRITE must have its [`DataRequest::start_write`].
@@ -268,31 +316,32 @@ impl<D: Driver> DataRequest<D> {
         // function's to read and write. The segments live in the request or in `slot`, at least
         // until it ends; the file as long as the I/O state.
         unsafe {
-            let bio = (*self.as_ptr()).bio;
             let direction = if write {
                 bindings::ITER_SOURCE
             } else {
                 bindings::ITER_DEST
             };
-            let len = self.bytes() as usize;
+            let mut skip = skip;
             if let Some(segments) = &*slot.segments.get() {
                 bindings::iov_iter_bvec(
                     iter.as_mut_ptr(),
                     direction,
                     segments.as_ptr(),
                     segments.len() as ffi::c_ulong,
-                    len,
+                    self.bytes() as usize,
                 );
             } else {
+                let bio;
+                (bio, skip) = bio_with_byte((*self.as_ptr()).bio, skip);
                 let bio_iter = (*bio).bi_iter;
                 let mut count = 0;
-                for_each_segment(bio, |_| count += 1);
+                for_each_segment_of_one(bio, |_| count += 1);
                 bindings::iov_iter_bvec(
                     iter.as_mut_ptr(),
                     direction,
                     (*bio).bi_io_vec.add(bio_iter.bi_idx as usize),
                     count,
-                    len,
+                    bio_iter.bi_size as usize,
                 );
                 (*iter.as_mut_ptr()).iov_offset = bio_iter.bi_offset as usize;
             }
@@ -369,9 +418,6 @@ fn to_bytes(ret: isize) -> Result<u32> {
         Err(_) => Err(i32::try_from(ret).map_or(EIO, Error::from_errno)),
     }
 }
-
-/// Waits for memory rather than fail, without I/O: for callers in a NOIO scope.
-pub(crate) const MAY_WAIT: Flags = GFP_KERNEL;
 
 /// # Safety
 ///
