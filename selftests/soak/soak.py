@@ -102,9 +102,9 @@ def detach(device):
 
 
 @contextlib.contextmanager
-def attached(rng, image, *options):
+def attached(rng, image, *options, dio=None):
     """A loop device on IMAGE, in a mode of its own."""
-    dio = rng.choice(("on", "off"))
+    dio = dio or rng.choice(("on", "off"))
     device = run("losetup", "--find", "--show", f"--direct-io={dio}", *options, image).strip()
     try:
         with contextlib.suppress(OSError):
@@ -368,9 +368,11 @@ def crypt(rng, where):
 
 
 def swap(rng, where):
-    """Swap on the device, by a task that has less memory than it uses."""
+    """Swap on the device, by a task that has less memory than it uses. With direct I/O: otherwise the page cache of the image is
+    charged to the same cgroup, and the kernel delays those who exceed memory.high, workers of either driver among them, the more
+    the longer."""
     image = make_image(rng, where, 128 * MEGABYTE)
-    with attached(rng, image) as device, little_memory(where, 24 * MEGABYTE) as cgroup:
+    with attached(rng, image, dio="on") as device, little_memory(where, 24 * MEGABYTE) as cgroup:
         run("mkswap", device)
         run("swapon", device)
         try:
