@@ -480,6 +480,11 @@ def flawed(rng, where):
                         time.sleep(rng.random())
                         table(linear)
                         tally.add(f"faults_{fault}")
+                # What could not be written back meanwhile is for the next flush to say, once.
+                descriptor = os.open(device, os.O_RDWR)
+                with contextlib.suppress(OSError):
+                    os.fsync(descriptor)
+                os.close(descriptor)
                 fio.write(device)
         finally:
             run("dmsetup", "remove", "--retry", "soak-flawed")
