@@ -95,7 +95,7 @@ pub(crate) const STACK_SIZE: usize = bindings::KERNEL_STACK_SIZE as usize;
 /// A freezable workqueue stands still then, and code that wants to keep its promises must not go
 /// past it.
 pub(crate) fn freezer_active() -> bool {
-    // SAFETY: Reads a static key.
+    // SAFETY: Reads the count of a static key of the kernel, which is atomic.
     unsafe { bindings::kapi_freezer_active() }
 }
 
