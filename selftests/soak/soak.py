@@ -162,7 +162,14 @@ class Fio:
         tally.add("bytes_verified", self.size)
 
     def verify(self, target):
-        run("fio", f"--filename={target}", *self.fixed, "--ioengine=psync", "--direct=0", "--verify_only")
+        """Verifies once more. A failure says what the disk has, if the page cache is wrong, and how it was written."""
+        how = [f"--filename={target}", *self.fixed, "--ioengine=psync", "--verify_only"]
+        try:
+            run("fio", *how, "--direct=0")
+        except Failure as failure:
+            past_cache = run("fio", *how, "--direct=1", status=None)
+            extents = run("filefrag", "-v", target, status=None)
+            raise Failure(f"{failure}\nwritten with {self.how}; past the page cache: {past_cache}\n{extents}") from None
         tally.add("bytes_verified", self.size)
 
 
