@@ -101,7 +101,7 @@ bool kapi_freezer_active(void)
 {
 	/*
 	 * As data, not as a branch, which would be patched in the way of every
-	 * command while a freezer begins: as cheap here, and without that.
+	 * command when a freezer begins and ends.
 	 */
 	return static_key_enabled(&freezer_active);
 }
