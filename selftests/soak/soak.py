@@ -77,8 +77,12 @@ def group(device):
     return pathlib.Path("/sys/block") / pathlib.Path(device).name / "loop"
 
 
-def bound(device):
-    return (group(device) / "backing_file").exists()
+def backing_file(device):
+    """The path of the file, also of one that is unlinked; None without one."""
+    try:
+        return (group(device) / "backing_file").read_text().strip().removesuffix(" (deleted)")
+    except OSError:
+        return None
 
 
 def read_counters(device):
@@ -89,13 +93,18 @@ def read_counters(device):
                 tally.add(file.name, int(file.read_text()))
 
 
-def detach(device):
-    """Lets go, and waits for whoever has it open still. It may be done already."""
-    read_counters(device)
-    if bound(device):
-        run("losetup", "--detach", device, status=None)
+def detach(device, path):
+    """Lets PATH go, and waits for whoever has the device open still. It may be done already, and the device another
+    worker's by now: while it is open here, that does not change."""
+    descriptor = os.open(device, os.O_RDONLY)
+    try:
+        if backing_file(device) == path:
+            read_counters(device)
+            run("losetup", "--detach", device, status=None)
+    finally:
+        os.close(descriptor)
     for _ in range(LIMIT * 10):
-        if not bound(device):
+        if backing_file(device) != path:
             return
         time.sleep(0.1)
     raise Failure(f"{device} stays bound")
@@ -106,12 +115,13 @@ def attached(rng, image, *options, dio=None):
     """A loop device on IMAGE, in a mode of its own."""
     dio = dio or rng.choice(("on", "off"))
     device = run("losetup", "--find", "--show", f"--direct-io={dio}", *options, image).strip()
+    path = backing_file(device)
     try:
         with contextlib.suppress(OSError):
             (group(device) / "nowait").write_text(rng.choice(MODES))
         yield device
     finally:
-        detach(device)
+        detach(device, path)
 
 
 @contextlib.contextmanager
@@ -334,7 +344,7 @@ def killed_mount(rng, where):
         tally.add("kills")
         run("umount", upper, status=None)
         for device in run("losetup", "--noheadings", "--output", "NAME", "--associated", image).split():
-            detach(device)
+            detach(device, str(image))
     check_fs("ext4", image)
     image.unlink()
 
