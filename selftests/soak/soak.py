@@ -156,14 +156,15 @@ def make_image(rng, where, size, sparse=None):
 
 
 class Fio:
-    """One way to write and verify, so that it can be verified again elsewhere."""
+    """One way to write and verify, so that it can be verified again elsewhere. Not by fio's io_uring: interrupted in its wait, as
+    by sleep, fio 3.39 ends the phase, writes blocks twice and others not, verifies the former and says it went well."""
 
     def __init__(self, rng, size):
         self.size = size
         self.fixed = ["--name=soak", f"--size={size}", f"--bs={rng.choice(('4k', '4k', '16k', '64k', '256k'))}",
                       f"--rw={rng.choice(('write', 'randwrite', 'randwrite'))}", f"--randseed={rng.getrandbits(32)}",
                       "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--allow_file_create=0"]
-        self.how = [f"--ioengine={rng.choice(('psync', 'libaio', 'io_uring'))}",
+        self.how = [f"--ioengine={rng.choice(('psync', 'libaio'))}",
                     f"--iodepth={rng.choice((1, 8, 32, 128))}", f"--direct={rng.choice((0, 1, 1))}"]
 
     def write(self, target, **options):
