@@ -156,8 +156,8 @@ def make_image(rng, where, size, sparse=None):
 
 
 class Fio:
-    """One way to write and verify, so that it can be verified again elsewhere. Not by fio's io_uring: interrupted in its wait, as
-    by sleep, fio 3.39 ends the phase, writes blocks twice and others not, verifies the former and says it went well."""
+    """One way to write and verify, so that it can be verified again elsewhere. Not by fio's io_uring: interrupted in its
+    wait, as by sleep, fio 3.39 writes blocks twice and others not, verifies the former and says it went well."""
 
     def __init__(self, rng, size):
         self.size = size
