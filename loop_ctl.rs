@@ -109,6 +109,7 @@ impl Control {
                 queue_depth: params.hw_queue_depth,
                 partition_scan: params.part_shift > 0,
                 queue: workqueue::new_queue(index)?,
+                swap_queue: workqueue::new_swap_queue(index)?,
             },
             LoopDevice::new(index, self.shared.clone())?,
         )

@@ -33,6 +33,12 @@ pub(crate) fn new_queue(number: u32) -> Result<OwnedQueue> {
     OwnedQueue::new_percpu_freezable(c"loop%u", number, MAX_ACTIVE)
 }
 
+/// The queue for what the kernel swaps out to device `number`: one item at a time on a CPU. Writing it
+/// is what makes memory free, so that as few as can be may hold some while they wait for more.
+pub(crate) fn new_swap_queue(number: u32) -> Result<OwnedQueue> {
+    OwnedQueue::new_percpu_freezable(c"loop%u_swap", number, 1)
+}
+
 /// Carries a punted command out, with all the time it takes, charged to its submitter.
 pub(crate) fn run(device: &LoopDevice, mut rq: Request<LoopDevice>) {
     if let Some(wait) = rq.command().waited() {

@@ -38,6 +38,7 @@ const blk_mode_t KAPI_CONST_BLK_OPEN_EXCL = BLK_OPEN_EXCL;
 
 const blk_opf_t KAPI_CONST_REQ_OP_MASK = REQ_OP_MASK;
 const blk_opf_t KAPI_CONST_REQ_NOUNMAP = REQ_NOUNMAP;
+const blk_opf_t KAPI_CONST_REQ_SWAP = REQ_SWAP;
 
 const blk_status_t KAPI_CONST_BLK_STS_OK = BLK_STS_OK;
 const blk_status_t KAPI_CONST_BLK_STS_IOERR = BLK_STS_IOERR;

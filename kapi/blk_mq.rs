@@ -102,6 +102,8 @@ pub(super) struct DiskData<D: Driver> {
     /// Runs [`Driver::run`]. The first field, so that it is dropped, hence flushed, before the
     /// driver.
     queue: OwnedQueue,
+    /// The same for what is swapped out.
+    swap_queue: OwnedQueue,
     /// Null, or from `KBox::into_raw`.
     io: AtomicPtr<D::Io>,
     /// The disk; set before it is added.
@@ -133,12 +135,17 @@ kernel::impl_has_work! {
 }
 
 impl<D: Driver> DiskData<D> {
-    pub(super) fn new<E>(queue: OwnedQueue, driver: impl PinInit<D, E>) -> impl PinInit<Self, Error>
+    pub(super) fn new<E>(
+        queue: OwnedQueue,
+        swap_queue: OwnedQueue,
+        driver: impl PinInit<D, E>,
+    ) -> impl PinInit<Self, Error>
     where
         Error: From<E>,
     {
         try_pin_init!(Self {
             queue,
+            swap_queue,
             io: AtomicPtr::new(ptr::null_mut()),
             disk: ptr::null_mut(),
             work <- new_work!("DiskData::work"),
@@ -214,8 +221,8 @@ impl<D: Driver> WorkItem for Pdu<D> {
 
     fn run(rq: Request<D>) {
         let data = ptr::from_ref(rq.data());
-        // SAFETY: This runs in an item of the disk's workqueue. The data of a disk drops that
-        // queue first, which waits for the item, so that the rest of it outlives this call even
+        // SAFETY: This runs in an item of one of the disk's workqueues. The data of a disk drops
+        // those first, which waits for the item, so that the rest of it outlives this call even
         // if the request does not.
         unsafe { (*data).driver.run(rq) };
     }
@@ -404,6 +411,12 @@ impl<D: Driver> Request<D> {
         }
     }
 
+    /// Whether reclaim waits for the request, or would like to: it has a page that is swapped out.
+    pub(crate) fn is_swap_out(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.as_ptr()).cmd_flags & bindings::REQ_SWAP != 0 }
+    }
+
     /// Whether the request is charged to another blkcg than the current task's.
     pub(crate) fn is_of_foreign_cgroup(&self) -> bool {
         let css = self.blkcg();
@@ -422,7 +435,13 @@ impl<D: Driver> Request<D> {
         }
         // The work item cannot be pending: its owner would be the workqueue, not `self`. If it
         // were, the request would come back here and end with an error.
-        let queue = ptr::from_ref::<Queue>(&self.data().queue);
+        let data = self.data();
+        let queue = if self.is_swap_out() {
+            &data.swap_queue
+        } else {
+            &data.queue
+        };
+        let queue = ptr::from_ref::<Queue>(queue);
         // SAFETY: The disk's data outlives its requests.
         if let Err(rq) = unsafe { &*queue }.enqueue(self) {
             rq.end(Err(EIO));

@@ -305,6 +305,8 @@ pub(crate) struct DiskConfig<'a> {
     pub(crate) partition_scan: bool,
     /// Where requests go that are enqueued.
     pub(crate) queue: OwnedQueue,
+    /// And those by which memory is swapped out.
+    pub(crate) swap_queue: OwnedQueue,
 }
 
 /// A disk that this value added to the system, and removes from it when dropped.
@@ -342,7 +344,7 @@ impl<D: Driver> OwnedDisk<D> {
             TagSet::<D>::new(config.nr_hw_queues, config.queue_depth),
             GFP_KERNEL,
         )?;
-        let data = KBox::try_pin_init(DiskData::new(config.queue, driver), GFP_KERNEL)?;
+        let data = KBox::try_pin_init(DiskData::new(config.queue, config.swap_queue, driver), GFP_KERNEL)?;
         // SAFETY: Pinned until the disk is freed: only a raw pointer to it is kept.
         let data = KBox::into_raw(unsafe { Pin::into_inner_unchecked(data) });
         let free_data = ScopeGuard::new_with_data(data, |data| {
