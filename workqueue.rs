@@ -28,15 +28,18 @@ use kernel::{prelude::*, types::ScopeGuard};
 /// this bounds what a device with hundreds of blocked commands takes from the system.
 const MAX_ACTIVE: i32 = 128;
 
+/// The same of those that write pages which are swapped out. They are what makes memory free, and may
+/// each hold some in the file system while they wait for more: with many, none may come to its end.
+const MAX_ACTIVE_SWAP: i32 = 4;
+
 /// The queue for the commands of device `number`.
 pub(crate) fn new_queue(number: u32) -> Result<OwnedQueue> {
     OwnedQueue::new_percpu_freezable(c"loop%u", number, MAX_ACTIVE)
 }
 
-/// The queue for what the kernel swaps out to device `number`: one item at a time on a CPU. Writing it
-/// is what makes memory free, so that as few as can be may hold some while they wait for more.
+/// The queue for what the kernel swaps out to device `number`, see [`MAX_ACTIVE_SWAP`].
 pub(crate) fn new_swap_queue(number: u32) -> Result<OwnedQueue> {
-    OwnedQueue::new_percpu_freezable(c"loop%u_swap", number, 1)
+    OwnedQueue::new_percpu_freezable(c"loop%u_swap", number, MAX_ACTIVE_SWAP)
 }
 
 /// Carries a punted command out, with all the time it takes, charged to its submitter.
