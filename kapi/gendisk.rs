@@ -344,7 +344,10 @@ impl<D: Driver> OwnedDisk<D> {
             TagSet::<D>::new(config.nr_hw_queues, config.queue_depth),
             GFP_KERNEL,
         )?;
-        let data = KBox::try_pin_init(DiskData::new(config.queue, config.swap_queue, driver), GFP_KERNEL)?;
+        let data = KBox::try_pin_init(
+            DiskData::new(config.queue, config.swap_queue, driver),
+            GFP_KERNEL,
+        )?;
         // SAFETY: Pinned until the disk is freed: only a raw pointer to it is kept.
         let data = KBox::into_raw(unsafe { Pin::into_inner_unchecked(data) });
         let free_data = ScopeGuard::new_with_data(data, |data| {
