@@ -97,6 +97,8 @@ release
 lower xfs
 image xfs 24M
 cp "$DATA/data" "$IMAGE"
+# A shutdown forgets what has not got to the journal, the image's name among it.
+sync --file-system "$LOWER"
 need_attach "$IMAGE" --direct-io=on
 xfs_io -x -c shutdown "$LOWER"
 expect_eq "shut down: I/O fails" "Input/output error" "$(write_at 0)"

@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-plan 14
+plan 13
 
 WRITES=4096
 
@@ -25,7 +25,9 @@ share() {
 }
 
 for kind in ext4 xfs; do
-	lower $kind
+	options=()
+	[ $kind = ext4 ] || options=(-o lazytime)
+	lower $kind "${options[@]}"
 	for mode in always auto; do
 		on="$kind, $mode"
 		image $kind 16M
@@ -46,12 +48,16 @@ for kind in ext4 xfs; do
 		detach "$LOOP"
 	done
 	# The image of the last one, with nothing to allocate any more. One at a time, as nothing is tried beside a write that waits.
-	need_attach "$IMAGE" --direct-io=on
-	rust_only "$kind: overwriting is tried again" || {
-		udevadm settle
-		fio_verify "$LOOP" --ioengine=psync --rw=randwrite --bs=4k --size=16M --do_verify=0 >"$TMP/out"
-		expect_num "$kind: overwriting is tried again, per cent" "$(share inline_done inline_queued)" -ge 80
-	}
-	detach "$LOOP"
+	# Not on ext4: the first write of each tick of the clock sets the time stamp, which only XFS with lazytime does without
+	# waiting, so that it would be up to the machine's speed how many get through.
+	if [ $kind = xfs ]; then
+		need_attach "$IMAGE" --direct-io=on
+		rust_only "$kind: overwriting is tried again" || {
+			udevadm settle
+			fio_verify "$LOOP" --ioengine=psync --rw=randwrite --bs=4k --size=16M --do_verify=0 >"$TMP/out"
+			expect_num "$kind: overwriting is tried again, per cent" "$(share inline_done inline_queued)" -ge 80
+		}
+		detach "$LOOP"
+	fi
 	release
 done
