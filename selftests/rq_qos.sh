@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Commands that wait in the block layer before they get to a device (F7): for a tag, and by wbt, io.cost and io.max (and
-# io.latency: iolatency.sh), on the loop device, on the disk below, and on both. All of them get on, and the data is right.
+# Commands that wait in the block layer before they get to a device (F7): for a tag, and by wbt, io.latency and io.max (and
+# io.cost: iocost.sh), on the loop device, on the disk below, and on both. All of them get on, and the data is right.
 
 . "$(dirname "$0")/lib.sh"
 
-read -ra CONTROLLERS <<<"${CONTROLLERS:-wbt io.cost io.max}"
+read -ra CONTROLLERS <<<"${CONTROLLERS:-wbt io.latency io.max}"
 plan $((2 + 3 * ${#CONTROLLERS[@]}))
 
 CGROUP=/sys/fs/cgroup/selftest-$$
