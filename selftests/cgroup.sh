@@ -7,39 +7,21 @@
 
 plan 8
 
-CGROUP=/sys/fs/cgroup/selftest-$$
 DISK=$(stat --format=%Hr:%Lr "$SPARE")
 TRACE=/sys/kernel/tracing
 
-remove_cgroup() {
-	await rmdir "$CGROUP"
-}
-
-[ -e /sys/fs/cgroup/cgroup.subtree_control ] || mount -t cgroup2 none /sys/fs/cgroup
-echo "+io +memory" >/sys/fs/cgroup/cgroup.subtree_control || bail "no cgroups"
-mkdir "$CGROUP" || bail "no cgroup"
-defer remove_cgroup
-
-# within COMMAND...: as a member of the cgroup
-within() {
-	(echo "$BASHPID" >"$CGROUP/cgroup.procs" && exec "$@")
-}
-
-# charged FIELD: bytes on the disk below, so far
-charged() {
-	sed -n "s/^$DISK .*$1=\([0-9]*\).*/\1/p" "$CGROUP/io.stat" | grep . || echo 0
-}
+new_cgroup
 
 # The image and the file below are made within: whose inode it is says whose write-back it is.
 lower ext4
 IMAGE=$LOWER/image
-within truncate --size 64M "$IMAGE"
+within "$CGROUP" truncate --size 64M "$IMAGE"
 need_attach "$IMAGE" --direct-io=on
 before=$(charged wbytes)
-within dd if=/dev/zero of="$LOOP" bs=64k count=128 oflag=direct status=none
+within "$CGROUP" dd if=/dev/zero of="$LOOP" bs=64k count=128 oflag=direct status=none
 expect_num "direct writes" $(($(charged wbytes) - before)) -ge $((8 << 20))
 before=$(charged rbytes)
-within dd if="$LOOP" of="$TMP/out" bs=4k count=512 iflag=direct status=none
+within "$CGROUP" dd if="$LOOP" of="$TMP/out" bs=4k count=512 iflag=direct status=none
 expect_num "direct reads" $(($(charged rbytes) - before)) -ge $((2 << 20))
 detach "$LOOP"
 
@@ -48,10 +30,10 @@ need_attach "$IMAGE"
 udevadm settle
 uncache "$IMAGE"
 before=$(charged rbytes)
-within dd if="$LOOP" of="$TMP/out" bs=64k count=128 iflag=direct status=none
+within "$CGROUP" dd if="$LOOP" of="$TMP/out" bs=64k count=128 iflag=direct status=none
 expect_num "reads through the page cache" $(($(charged rbytes) - before)) -ge $((8 << 20))
 before=$(charged wbytes)
-within dd if=/dev/zero of="$LOOP" bs=64k count=128 oflag=direct conv=fsync status=none
+within "$CGROUP" dd if=/dev/zero of="$LOOP" bs=64k count=128 oflag=direct conv=fsync status=none
 expect_num "writes through the page cache" $(($(charged wbytes) - before)) -ge $((8 << 20))
 file=$(sed -n 's/^file //p' "$CGROUP/memory.stat")
 expect_num "the page cache is its own, too" "$file" -ge $((4 << 20))
@@ -67,10 +49,10 @@ unmount "$LOWER"
 need_attach "$SPARE" --direct-io=on
 mkfs xfs "$LOOP" >"$TMP/out"
 mount_at "$LOOP" upper
-within dd if=/dev/zero of="$TMP/upper/file" bs=1M count=4 conv=fsync status=none
+within "$CGROUP" dd if=/dev/zero of="$TMP/upper/file" bs=1M count=4 conv=fsync status=none
 before=$(charged wbytes)
 for ((i = 0; i < 32; i++)); do
-	within dd if=/dev/zero of="$TMP/upper/file" bs=64k seek=$i count=1 conv=notrunc status=none
+	within "$CGROUP" dd if=/dev/zero of="$TMP/upper/file" bs=64k seek=$i count=1 conv=notrunc status=none
 	dd if=/dev/null of="$TMP/upper/file" conv=notrunc,fsync status=none
 done
 expect_num "pages of the cgroup written back by another task" $(($(charged wbytes) - before)) -ge $((2 << 20))

@@ -8,7 +8,6 @@
 
 plan 7
 
-CGROUP=/sys/fs/cgroup/selftest-$$
 DISK=$(stat --format=%Hr:%Lr "$SPARE")
 # Of the disk below, in bytes a second; what is written, which takes four seconds; and milliseconds that are less than that.
 RATE=$((4 << 20))
@@ -16,18 +15,7 @@ TOTAL=$((16 << 20))
 LEAST=3000
 SHORT=1000
 
-remove_cgroup() {
-	await rmdir "$CGROUP"
-}
-
-echo "+io +memory" >/sys/fs/cgroup/cgroup.subtree_control || bail "no cgroups"
-mkdir "$CGROUP" || bail "no cgroup"
-defer remove_cgroup
-
-# within COMMAND...: as a member of the cgroup
-within() {
-	(echo "$BASHPID" >"$CGROUP/cgroup.procs" && "$@")
-}
+new_cgroup
 
 # milliseconds COMMAND...: which it takes
 milliseconds() {
@@ -36,11 +24,6 @@ milliseconds() {
 	"$@" >"$TMP/out" 2>&1 || cat "$TMP/out" >&2
 	end=$EPOCHREALTIME
 	echo $(((${end/[.,]/} - ${begin/[.,]/}) / 1000))
-}
-
-# charged: bytes written to the disk below, on the cgroup's account
-charged() {
-	sed -n "s/^$DISK .*wbytes=\([0-9]*\).*/\1/p" "$CGROUP/io.stat"
 }
 
 writes() {
@@ -53,7 +36,7 @@ echo "$DISK wbps=$RATE" >"$CGROUP/io.max" || bail "no io.max"
 for way in tried worker page-cache; do
 	# Whose inode it is says whose write-back it is.
 	rm -f "$IMAGE"
-	within dd if=/dev/zero of="$IMAGE" bs=1M count=$((TOTAL >> 20)) status=none
+	within "$CGROUP" dd if=/dev/zero of="$IMAGE" bs=1M count=$((TOTAL >> 20)) status=none
 	sync "$IMAGE"
 	dio=on
 	[ $way != page-cache ] || dio=off
@@ -64,13 +47,13 @@ for way in tried worker page-cache; do
 		[ $way != worker ] || mode=never
 		echo $mode >"/sys/block/${LOOP#/dev/}/loop/nowait"
 	}
-	expect_num "$way: held back, milliseconds" "$(milliseconds within writes)" -ge $LEAST
+	expect_num "$way: held back, milliseconds" "$(milliseconds within "$CGROUP" writes)" -ge $LEAST
 	# What is written back is on the account of the inode's owner, whoever wrote it.
 	[ $way = page-cache ] || {
-		before=$(charged)
+		before=$(charged wbytes)
 		[ "$before" -ge $TOTAL ] || bail "no io.stat"
 		writes
-		expect_eq "$way: another one is not, bytes on the account" 0 $(($(charged) - before))
+		expect_eq "$way: another one is not, bytes on the account" 0 $(($(charged wbytes) - before))
 	}
 	detach "$LOOP"
 done

@@ -296,6 +296,35 @@ checksum() {
 	head --bytes="${2:-100G}" "$1" | sha256sum | cut -d ' ' -f 1
 }
 
+### Cgroups
+
+# new_cgroup: $CGROUP, with the controllers io and memory, until the end. What is in it by then goes as well.
+new_cgroup() {
+	CGROUP=/sys/fs/cgroup/selftest-$$
+	[ -e /sys/fs/cgroup/cgroup.subtree_control ] || mount -t cgroup2 none /sys/fs/cgroup
+	echo "+io +memory" >/sys/fs/cgroup/cgroup.subtree_control || bail "no cgroups"
+	mkdir "$CGROUP" || bail "no cgroup"
+	defer remove_cgroup
+}
+
+remove_cgroup() {
+	local group
+
+	for group in "$CGROUP"/*/ "$CGROUP"; do
+		[ ! -d "$group" ] || await rmdir "$group"
+	done
+}
+
+# within CGROUP COMMAND...: as a member of it
+within() {
+	(echo "$BASHPID" >"$1/cgroup.procs" && shift && "$@")
+}
+
+# charged FIELD: of io.stat, of $SPARE on the account of $CGROUP
+charged() {
+	sed -n "s/^$(stat --format=%Hr:%Lr "$SPARE") .*$1=\([0-9]*\).*/\1/p" "$CGROUP/io.stat" | grep . || echo 0
+}
+
 ### Kernel uevents of block devices
 
 event_marker() {

@@ -8,27 +8,9 @@
 read -ra CONTROLLERS <<<"${CONTROLLERS:-wbt io.latency io.max}"
 plan $((2 + 3 * ${#CONTROLLERS[@]}))
 
-CGROUP=/sys/fs/cgroup/selftest-$$
-
-remove_cgroups() {
-	local group
-
-	for group in "$CGROUP"/*/ "$CGROUP"; do
-		[ ! -d "$group" ] || await rmdir "$group"
-	done
-}
-
-[ -e /sys/fs/cgroup/cgroup.subtree_control ] || mount -t cgroup2 none /sys/fs/cgroup
-echo "+io +memory" >/sys/fs/cgroup/cgroup.subtree_control || bail "no cgroups"
-mkdir "$CGROUP" || bail "no cgroup"
-defer remove_cgroups
+new_cgroup
 echo "+io +memory" >"$CGROUP/cgroup.subtree_control"
 mkdir "$CGROUP/first" "$CGROUP/second" || bail "no cgroup"
-
-# within GROUP COMMAND...: as a member of the cgroup
-within() {
-	(echo "$BASHPID" >"$CGROUP/$1/cgroup.procs" && shift && "$@")
-}
 
 number() {
 	stat --format=%Hr:%Lr "$1"
@@ -82,10 +64,10 @@ split_reads() {
 
 # one GROUP OFFSET: batches, split reads and write-back by the cgroup, in 16 MiB from there on
 one() {
-	within "$1" fio_verify "$LOOP" --ioengine=libaio --iodepth=16 --iodepth_batch=8 --rw=randrw --bssplit=4k/50:64k/50 \
+	within "$CGROUP/$1" fio_verify "$LOOP" --ioengine=libaio --iodepth=16 --iodepth_batch=8 --rw=randrw --bssplit=4k/50:64k/50 \
 		--offset="$2M" --size=4M &&
-		within "$1" split_reads &&
-		within "$1" fio_verify "$LOOP" --direct=0 --fsync=32 --rw=randwrite --bs=16k --offset="$(($2 + 8))M" --size=2M
+		within "$CGROUP/$1" split_reads &&
+		within "$CGROUP/$1" fio_verify "$LOOP" --direct=0 --fsync=32 --rw=randwrite --bs=16k --offset="$(($2 + 8))M" --size=2M
 }
 
 # load: of both at once
