@@ -163,7 +163,8 @@ fn may_try(
         journal_info: task.journal_info,
         nofs: task.nofs(),
         noio: task.noio(),
-        memalloc: task.memalloc(),
+        // A task that reclaims nothing may be the one that sends a swap-out on.
+        memalloc: task.memalloc() || rq.is_swap_out(),
         stack_left: task.stack_left,
         workqueue_worker: task.workqueue_worker(),
         plugged_with_others: submitter.plugged_with_others,
@@ -200,6 +201,7 @@ fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<Loop
     };
     let mode = IoMode {
         direct,
+        sync: false,
         nowait: true,
         // A NOWAIT read that finds nothing cached would start the readahead here, in the
         // submitter, before it says EAGAIN.

@@ -82,6 +82,9 @@ fn transfer(device: &LoopDevice, rq: Request<LoopDevice>) {
     let mut park = data.operation() == Operation::Read
         && !data.command().parked
         && data.io().is_some_and(Backing::can_park_reads);
+    // Reclaim in a worker of the file system, which has its locks, would swap out here, and wait for
+    // others that wait for those.
+    let sync = data.is_swap_out();
     loop {
         // Before the call: the page may have it afterwards.
         data.command().parked |= park;
@@ -91,6 +94,7 @@ fn transfer(device: &LoopDevice, rq: Request<LoopDevice>) {
         let done = data.command().done;
         let mode = IoMode {
             direct,
+            sync,
             nowait: false,
             cached_only: false,
             parked: park,

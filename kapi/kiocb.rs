@@ -99,6 +99,9 @@ pub(crate) struct IoMode {
     /// Past the page cache, completed whenever it is (`IOCB_DIRECT`); else through it, completed
     /// when the call returns.
     pub(crate) direct: bool,
+    /// Completed when the call returns, even if direct. What the file system does at the end, as
+    /// marking extents written, it then does in the calling task, and not in a worker of its own.
+    pub(crate) sync: bool,
     /// Fails with `EAGAIN` rather than sleep (`IOCB_NOWAIT`).
     pub(crate) nowait: bool,
     /// Fails with `EAGAIN` rather than read what is not cached (`IOCB_NOIO`).
@@ -354,7 +357,7 @@ impl<D: Driver> DataRequest<D> {
             (*kiocb).ki_pos = pos;
             (*kiocb).ki_flags = flags;
             (*kiocb).ki_ioprio = self.ioprio();
-            if mode.direct {
+            if mode.direct && !mode.sync {
                 (*kiocb).ki_complete = Some(complete_callback::<D>);
             }
             if mode.parked {
