@@ -8,7 +8,7 @@
 plan 13
 
 NFSD=/proc/fs/nfsd
-modprobe --quiet nfsd && modprobe --quiet nfsv4 || skip_all "the kernel has no NFS"
+modprobe --all --quiet nfsd nfsv4 || skip_all "the kernel has no NFS"
 
 # Version 4 only, which needs no rpcbind. A server that is new lets clients claim what they had opened, which nfsdcld keeps, and
 # nothing else for a while: 10 s at least.
@@ -70,7 +70,7 @@ stands() {
 
 	now=$(commands)
 	sleep 2
-	[ "$now" = "$(commands)" ] && kill -0 $loader
+	[ "$now" = "$(commands)" ] && kill -0 "$loader"
 }
 
 lower ext4
@@ -94,7 +94,7 @@ for dio in off on; do
 	expect_ok "$on: another device works" dd if=/dev/zero of="$OTHER" bs=64k count=16 oflag=direct status=none
 	expect_ok "$on: the first one still waits" stands
 	start_server
-	expect_ok "$on: started, they go on, and what was written is right" wait $loader
+	expect_ok "$on: started, they go on, and what was written is right" wait "$loader"
 	rust_only "$on: no command is tried" || expect_eq "$on: no command is tried" "0 0 0" \
 		"$(loop_attr "$LOOP" inline_done) $(loop_attr "$LOOP" inline_queued) $(loop_attr "$LOOP" inline_again)"
 	written=$(checksum "$LOOP")
