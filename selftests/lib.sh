@@ -325,6 +325,21 @@ charged() {
 	sed -n "s/^$(stat --format=%Hr:%Lr "$SPARE") .*$1=\([0-9]*\).*/\1/p" "$CGROUP/io.stat" | grep . || echo 0
 }
 
+### Little memory
+
+# available: MB of it that can be had
+available() {
+	awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo
+}
+
+# take_memory MB: all but these, until the end. What is in a ramfs is nobody's to use, write back or swap out.
+take_memory() {
+	mount_at none taken -t ramfs || bail "no ramfs"
+	echo 3 >/proc/sys/vm/drop_caches
+	dd if=/dev/zero of="$TMP/taken/memory" bs=1M count=$(($(available) - $1)) status=none
+	[ "$(available)" -lt $(($1 * 2)) ] || bail "memory cannot be taken away: $(available) MB are left"
+}
+
 ### Kernel uevents of block devices
 
 event_marker() {
