@@ -7,20 +7,6 @@
 
 plan 4
 
-# What is left to use, in MB.
-LEFT=256
-
-available() {
-	awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo
-}
-
-# take_memory: what lies in ramfs cannot be swapped out.
-take_memory() {
-	mount_at none ramfs -t ramfs || return
-	dd if=/dev/zero of="$TMP/ramfs/memory" bs=1M count=$(($(available) - LEFT)) status=none
-	[ "$(available)" -lt $((LEFT * 2)) ]
-}
-
 # use MB: a program with more memory than there is, which reads it again
 use() {
 	python3 -I - "$1" <<-END
@@ -58,14 +44,13 @@ losetup --direct-io=on "$LOOP" || bail "no direct I/O"
 swapped() {
 	awk '/^pswpout/ { print $2 }' /proc/vmstat
 }
-echo 3 >/proc/sys/vm/drop_caches
-take_memory || bail "memory cannot be taken away: $(available) MB are left"
+take_memory 256
 before=$(swapped)
 expect_ok "more memory used than there is" use $(($(available) + 192))
 expect_num "pages were swapped out" $(($(swapped) - before)) -gt 10000
 # Write-back of swap by reclaim is the only thing that a try refuses for this reason, but for a lack of memory itself.
 rust_only "reclaim does not try" || expect_num "reclaim does not try" "$(loop_attr "$LOOP" not_tried_reclaim)" -gt 100
-unmount "$TMP/ramfs"
+unmount "$TMP/taken"
 swap_off
 expect_eq "swap was given back" 0 "$(grep --count "^$LOOP " /proc/swaps)"
 detach "$LOOP"
