@@ -340,6 +340,22 @@ take_memory() {
 	[ "$(available)" -lt $(($1 * 2)) ] || bail "memory cannot be taken away: $(available) MB are left"
 }
 
+# swap_on: to $LOOP, until the end or swap_off
+swap_on() {
+	mkswap "$LOOP" >/dev/null || bail "no swap on $LOOP"
+	defer swap_off
+	swapon "$LOOP" || bail "no swap on $LOOP"
+}
+
+swap_off() {
+	! grep --quiet "^$LOOP " /proc/swaps || swapoff "$LOOP"
+}
+
+# swapped: pages that have been written so, since boot
+swapped() {
+	awk '/^pswpout/ { print $2 }' /proc/vmstat
+}
+
 ### Kernel uevents of block devices
 
 event_marker() {

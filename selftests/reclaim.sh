@@ -32,18 +32,10 @@ dd if=/dev/zero of="$IMAGE" bs=1M count=600 conv=fsync status=none
 chmod 600 "$IMAGE"
 uncache "$IMAGE"
 need_attach "$IMAGE"
-swap_off() {
-	! grep --quiet "^$LOOP " /proc/swaps || swapoff "$LOOP"
-}
-mkswap "$LOOP" >/dev/null || bail "no swap"
-defer swap_off
-swapon "$LOOP" || bail "no swap"
+swap_on
 udevadm settle
 # The first direct I/O on the file system below, for which that makes a workqueue, is to be reclaim's.
 losetup --direct-io=on "$LOOP" || bail "no direct I/O"
-swapped() {
-	awk '/^pswpout/ { print $2 }' /proc/vmstat
-}
 take_memory 256
 before=$(swapped)
 expect_ok "more memory used than there is" use $(($(available) + 192))

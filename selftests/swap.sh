@@ -14,13 +14,7 @@ IMAGE=$DATA/image
 fallocate --length 1G "$IMAGE"
 chmod 600 "$IMAGE"
 need_attach "$IMAGE" --direct-io=on
-swap_off() {
-	! grep --quiet "^$LOOP " /proc/swaps || swapoff "$LOOP"
-}
-mkswap "$LOOP" >/dev/null && swapon "$LOOP" && defer swap_off
-swapped() {
-	awk '/^pswpout/ { print $2 }' /proc/vmstat
-}
+swap_on
 before=$(swapped)
 expect_ok "more memory used than there is" \
 	stress-ng --vm 1 --vm-bytes $(($(available) + 256))M --vm-method incdec --vm-ops 4 --verify --oomable --timeout 300
