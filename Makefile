@@ -12,7 +12,7 @@ guest := tools/guest --driver '$(DRIVER)' --fs '$(FS)' --cpus '$(CPUS)' --memory
 	$(if $(DIR),--dir '$(DIR)')
 
 .PHONY: modules install uninstall clean setup build demo run shell check check-abi check-install check-debug \
-	check-guards check-power soak suite bench bench-native lint help
+	check-guards check-power check-hibernate soak suite bench bench-native lint help
 
 # A build folder that does not fit ends make here, with one line.
 ifneq ($(filter modules,$(or $(MAKECMDGOALS),modules)),)
@@ -67,6 +67,9 @@ check-guards: setup
 check-power: build
 	@tools/check-power $(CUTS)
 
+check-hibernate: build
+	@tools/check-hibernate $(TIMES)
+
 soak: build
 	@$(if $(DEBUG),tools/make-kernel debug)
 	@tools/soak $(if $(DEBUG),--debug) $(if $(SEED),--seed '$(SEED)') $(HOURS)
@@ -103,6 +106,8 @@ make check-guards [GUARDS="journal nofs"]
                      each guard left out: a selftest must fail that passes with it
 make check-power [CUTS=50]
                      nothing that was flushed is lost when the power goes
+make check-hibernate [TIMES=3]
+                     a guest that hibernates under load wakes up in another QEMU, with all data right
 make soak [HOURS=1] [SEED=1] [DEBUG=1]
                      all that happens to loop devices, at random and at once, for hours
                      (DEBUG: under the kernel's own checks, in User Mode Linux)

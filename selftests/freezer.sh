@@ -7,9 +7,10 @@
 
 . "$(dirname "$0")/lib.sh"
 
+grep --quiet freezer /sys/power/pm_test || skip_all "the kernel has no test modes of suspending"
+
 plan 18
 
-grep --quiet freezer /sys/power/pm_test || skip_all "the kernel has no test modes of suspending"
 DELAY=/sys/module/suspend/parameters/pm_test_delay
 SAVED_DELAY=$(<$DELAY)
 restore() {

@@ -5,10 +5,11 @@
 
 . "$(dirname "$0")/lib.sh"
 
+modprobe --all --quiet nfsd nfsv4 || skip_all "the kernel has no NFS"
+
 plan 13
 
 NFSD=/proc/fs/nfsd
-modprobe --all --quiet nfsd nfsv4 || skip_all "the kernel has no NFS"
 
 # Version 4 only, which needs no rpcbind. A server that is new lets clients claim what they had opened, which nfsdcld keeps, and
 # nothing else for a while: 10 s at least.

@@ -24,8 +24,9 @@ tap_end() {
 	return $TAP_FAILED
 }
 
-# skip_all REASON: the whole selftest does not apply here.
+# skip_all REASON: the whole selftest does not apply here. Before tap_plan.
 skip_all() {
+	[ "$TAP_PLAN" -eq 0 ] || bail "skip_all '$1' after the plan"
 	echo "1..0 # SKIP $1"
 	exit 0
 }
