@@ -12,11 +12,13 @@ wrong() {
 	wrong=1
 }
 
-# load NAME FILE FIO-ARGUMENT...: what is written is read back and compared, now and then. The clock of fio stands still
-# as long as the machine does.
+# load NAME FILE FIO-ARGUMENT...: over and over until there is /stop; what is written is read back and compared, now and then.
+# The clock of fio stands still as long as the machine does.
 load() {
-	fio --name="$1" --filename="$2" --size=96M --rw=randwrite --bs=4k --verify=crc32c --verify_backlog=512 --verify_fatal=1 \
-		--time_based --runtime=90 "${@:3}" >"/fio/$1" 2>&1
+	until [[ -e /stop ]]; do
+		fio --name="$1" --filename="$2" --size=96M --rw=randwrite --bs=4k --verify=crc32c --verify_backlog=512 --verify_fatal=1 \
+			--time_based --runtime=20 "${@:3}" >"/fio/$1" 2>&1 || return
+	done
 }
 
 # under_way: commands of loop devices
@@ -67,9 +69,8 @@ for ((attempt = 1; ; attempt++)); do
 		sleep 60
 	fi
 done
-for job in "${jobs[@]}"; do
-	kill -0 "$job" || wrong "fio had ended before"
-done
+sleep 5
+: >/stop
 for job in "${jobs[@]}"; do
 	wait "$job" || wrong "fio has failed: $(cat /fio/*)"
 done
