@@ -21,16 +21,6 @@ load() {
 	done
 }
 
-# under_way: commands of loop devices
-under_way() {
-	local file reads writes sum=0
-	for file in /sys/block/loop*/inflight; do
-		read -r reads writes <"$file"
-		sum=$((sum + reads + writes))
-	done
-	echo $sum
-}
-
 # is_clean FS DEVICE
 is_clean() {
 	case $1 in
@@ -59,7 +49,7 @@ echo 0 >/proc/sys/vm/compaction_proactiveness
 for ((attempt = 1; ; attempt++)); do
 	say "asleep"
 	if echo disk >/sys/power/state; then
-		say "awake $(under_way)"
+		say "awake"
 		break
 	elif ((attempt < 5)); then
 		say "refused"
