@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # sizes, $lower: guest.sh
-# The disks that all subjects lie on, in the guest's memory. Sourced by guest.sh.
+# The disks that all subjects lie on, in the guest's memory or of the host. Sourced by guest.sh.
 
 # null_disk NAME MEGABYTES NANOSECONDS: /dev/NAME, which completes each command that late, by a
 # timer and in interrupt context; with 0 at once, in the submitter's. The data is copied before.
@@ -28,6 +28,10 @@ map() {
 make_bed() {
 	local bed=$1 nanoseconds=0
 	case $bed in
+	host)
+		disk=/dev/vdc
+		return
+		;;
 	0us | uml | delay) ;;
 	100us) nanoseconds=100000 ;;
 	2ms) nanoseconds=2000000 ;;
