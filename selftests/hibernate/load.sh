@@ -35,7 +35,7 @@ echo shutdown >/sys/power/disk
 echo 0 >/sys/power/image_size
 jobs=()
 for path in /upper/*; do
-	load "${path#/upper/}" "$path/load" --ioengine=psync --numjobs=2 --group_reporting --fsync=32 &
+	load "${path#/upper/}" "$path/load" --ioengine=psync --fsync=32 &
 	jobs+=($!)
 done
 for path in /raw/*; do
