@@ -47,14 +47,14 @@ load() {
 		--ioengine="$2" --iodepth=16 --direct=1 --group_reporting >"$TMP/fio"
 }
 
-# expect_counted NAME RW ENGINE
+# expect_counted NAME RW ENGINE: that it was a load, of which some commands may have been merged, and that all were counted
 expect_counted() {
 	local name=$1 before_commands before_counted
 
 	udevadm settle
 	before_commands=$(commands)
 	before_counted=$(counted)
-	load "$2" "$3" || diag "$(<"$TMP/fio")"
+	load "$2" "$3" || bail "fio has failed: $(<"$TMP/fio")"
 	udevadm settle
 	expect_num "$name: commands" "$(($(commands) - before_commands))" -ge $((EACH * 2))
 	expect_num "$name: as many counted" "$(($(counted) - before_counted))" -eq $(($(commands) - before_commands))

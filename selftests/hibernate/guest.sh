@@ -15,7 +15,7 @@ die() {
 }
 
 programs=()
-for name in bash cat fio losetup sha256sum sleep sort sync umount e2fsck xfs_repair; do
+for name in bash cat fio losetup sha256sum sleep sync umount e2fsck xfs_repair; do
 	programs+=("$(type -P "$name")") || die "no program $name in the root"
 done
 {

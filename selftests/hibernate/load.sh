@@ -21,6 +21,15 @@ load() {
 	done
 }
 
+# mounted_on FOLDER: the device
+mounted_on() {
+	local device folder
+
+	while read -r device folder _; do
+		[[ $folder != "$1" ]] || echo "$device"
+	done </proc/mounts
+}
+
 # is_clean FS DEVICE
 is_clean() {
 	case $1 in
@@ -72,20 +81,15 @@ echo 1 >/proc/sys/vm/drop_caches
 for path in /upper/*; do
 	name=${path#/upper/}
 	[[ $(sha256sum <"$path/still") == "$(</still/"$name")" ]] || wrong "$name: a file that nobody wrote to has changed"
-	loop=''
-	while read -r source target _; do
-		[[ $target != "$path" ]] || loop=$source
-	done </proc/mounts
+	device=$(mounted_on "$path")
 	umount "$path" || wrong "$name cannot be unmounted"
-	is_clean "${name%-on-*}" "$loop"
+	is_clean "${name%-on-*}" "$device"
 done
 losetup --detach-all
 for path in /lower/*; do
-	while read -r source target _; do
-		[[ $target != "$path" ]] || disk=$source
-	done </proc/mounts
+	device=$(mounted_on "$path")
 	umount "$path" || wrong "$path cannot be unmounted"
-	is_clean "${path#/lower/}" "$disk"
+	is_clean "${path#/lower/}" "$device"
 done
 say "ended $wrong"
 echo o >/proc/sysrq-trigger
