@@ -6,7 +6,7 @@
 //!             queue_rq
 //!                |
 //!          may it be tried? --no--------------------------+
-//!                | yes                                    |
+//!                | yes: here, or with others in the relay |
 //!            Prepared (memory described, write access)    |
 //!                | try (IOCB_NOWAIT)                      v
 //!      +---------+-----------+                         Punted --> work item
@@ -29,8 +29,10 @@
 use crate::{
     geometry,
     kapi::{
-        blk_mq::{Batch, EndingRequests, Operation, Request},
+        blk_mq::{Batch, EndingRequests, Operation, Request, RequestList},
+        file::FileExt,
         kiocb::{DataRequest, IoMode, Submitted},
+        relay::RelayedRequests,
         task::{self, TaskContext},
         trace,
     },
@@ -96,42 +98,106 @@ struct Submitter {
 
 /// Takes requests from the block layer. The task is looked at once for all of them, and what the
 /// file submits for them goes out together.
-pub(crate) fn queue(device: &LoopDevice, batch: Batch<'_, LoopDevice>) {
+pub(crate) fn queue(device: &LoopDevice, mut batch: Batch<'_, LoopDevice>) {
     let submitter = Submitter {
         task: TaskContext::current(),
         plugged_with_others: batch.is_plugged_with_others(),
         freezer_active: task::freezer_active(),
     };
+    let relays = device.relays(&batch);
+    let mut relayed = RequestList::new();
     // Ended when the task is again as the submitters know it: an end may submit more.
     let mut ending = EndingRequests::new();
-    task::with_detached_submission(batch.len(), || {
-        for rq in batch {
-            if let Some((rq, result)) = begin(device, &submitter, rq) {
-                ending.push(rq, result);
+    task::with_detached_submission(if relays { 0 } else { batch.len() }, || {
+        for rq in &mut batch {
+            match begin(device, &submitter, rq) {
+                Begun::Ended(rq, result) => ending.push(rq, result),
+                Begun::Punted => {}
+                Begun::ToTry(rq) if relays && may_relay(&rq) => {
+                    device.stats().count(Event::Relayed);
+                    relayed.push(rq);
+                }
+                Begun::ToTry(rq) => match attempt(device, rq) {
+                    Tried::Ended(rq, result) => ending.push(rq, result),
+                    Tried::Again(data) => again(data),
+                    Tried::Gone => {}
+                },
+            }
+        }
+    });
+    batch.relay(relayed);
+}
+
+/// Whether the relay may try a command. One of a cgroup that is held back below would hold up those
+/// behind it. A buffered READ is done at once, or not at all: a copy, best made where it is wanted.
+fn may_relay(rq: &Request<LoopDevice>) -> bool {
+    rq.is_of_root_cgroup() && rq.io().is_some_and(Backing::is_direct)
+}
+
+/// Tries requests that [`queue`] has left to the relay.
+pub(crate) fn relay(device: &LoopDevice, mut requests: RelayedRequests<'_, LoopDevice>) {
+    let mut ending = EndingRequests::new();
+    task::with_detached_submission(requests.len(), || {
+        while let Some(rq) = requests.next() {
+            let mut tried = attempt(device, rq);
+            if let Tried::Again(data) = tried {
+                tried = attempt_again(device, data, &mut requests);
+            }
+            match tried {
+                Tried::Ended(rq, result) => ending.push(rq, result),
+                Tried::Again(data) => again(data),
+                Tried::Gone => {}
             }
         }
     });
 }
 
-/// Tries a request, or hands it to its work item. Gives it back if it has come to its end.
-fn begin(
+/// The first WRITE of each tick finds the file's times out of date, and would have to wait for a
+/// transaction; so would all others, until its work item has run. Nobody waits for this task but for
+/// what it carries, which another one takes on if this takes long: so it sees to it itself.
+fn attempt_again(
     device: &LoopDevice,
-    submitter: &Submitter,
-    mut rq: Request<LoopDevice>,
-) -> Option<(Request<LoopDevice>, Result)> {
+    data: DataRequest<LoopDevice>,
+    requests: &mut RelayedRequests<'_, LoopDevice>,
+) -> Tried {
+    if data.operation() != Operation::Write {
+        return Tried::Again(data);
+    }
+    let times = requests.step_aside(|| data.io().map(|backing| backing.file().update_times()));
+    match times {
+        Some(Some(Ok(()))) => {
+            device.stats().count(Event::Stamped);
+            attempt(device, data.into_request())
+        }
+        _ => Tried::Again(data),
+    }
+}
+
+/// What becomes of a request that the block layer sends.
+enum Begun {
+    /// It has come to its end.
+    Ended(Request<LoopDevice>, Result),
+    /// It went to its work item.
+    Punted,
+    /// It may be tried.
+    ToTry(Request<LoopDevice>),
+}
+
+/// Looks at a request; hands it to its work item if it may not be tried.
+fn begin(device: &LoopDevice, submitter: &Submitter, mut rq: Request<LoopDevice>) -> Begun {
     *rq.command() = Command::new();
     let Some(backing) = rq.io() else {
-        return Some((rq, Err(EIO)));
+        return Begun::Ended(rq, Err(EIO));
     };
     let operation = rq.operation();
     if operation != Operation::Read && operation != Operation::Flush && backing.is_read_only() {
-        return Some((rq, Err(EIO)));
+        return Begun::Ended(rq, Err(EIO));
     }
     match may_try(device, submitter, &rq, backing) {
-        Ok(()) => attempt(device, rq),
+        Ok(()) => Begun::ToTry(rq),
         Err(refusal) => {
             refuse(rq, refusal);
-            None
+            Begun::Punted
         }
     }
 }
@@ -179,25 +245,35 @@ fn may_try(
     Ok(())
 }
 
-/// Calls the file in this task, without waiting; in the scope that [`queue`] has made for it.
-/// Gives the request back if it has come to its end.
-fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<LoopDevice>, Result)> {
+/// What has become of a request by a try.
+enum Tried {
+    /// It has come to its end.
+    Ended(Request<LoopDevice>, Result),
+    /// The file would have had to wait; nothing is transferred.
+    Again(DataRequest<LoopDevice>),
+    /// The file has it, or its work item.
+    Gone,
+}
+
+/// Calls the file in this task, without waiting; in the scope that [`queue`] or [`relay`] has made for
+/// it.
+fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Tried {
     let write = rq.operation() == Operation::Write;
     let mut data = match rq.describe_data() {
         Ok(data) => data,
-        Err(rq) => return Some((rq, Err(EIO))),
+        Err(rq) => return Tried::Ended(rq, Err(EIO)),
     };
     if data.is_in_parts() {
         refuse(data.into_request(), Refusal::Reclaim);
-        return None;
+        return Tried::Gone;
     }
     let wait = Refusal::Frozen.is_left_out();
     if write && !data.start_write(|backing| backing.file(), wait) {
         refuse(data.into_request(), Refusal::Frozen);
-        return None;
+        return Tried::Gone;
     }
     let Some((position, direct)) = target(&data) else {
-        return Some((data.into_request(), Err(EIO)));
+        return Tried::Ended(data.into_request(), Err(EIO));
     };
     let mode = IoMode {
         direct,
@@ -209,7 +285,8 @@ fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<Loop
         parked: false,
     };
     match data.submit(|backing| backing.try_file(write), position, 0, mode) {
-        Submitted::Queued => None,
+        Submitted::Queued => Tried::Gone,
+        Submitted::Done(data, Err(EAGAIN)) => Tried::Again(data),
         Submitted::Done(mut data, result) => match advance(&mut data, result) {
             Progress::Complete => {
                 device.stats().count(Event::InlineDone);
@@ -217,13 +294,13 @@ fn attempt(device: &LoopDevice, rq: Request<LoopDevice>) -> Option<(Request<Loop
                 if write {
                     device.record_write(Outcome::Accepted);
                 }
-                Some((data.into_request(), Ok(())))
+                Tried::Ended(data.into_request(), Ok(()))
             }
-            // EAGAIN, EOPNOTSUPP, a short transfer, or an error: the worker carries on, and finds
-            // out what is a real one.
+            // EOPNOTSUPP, a short transfer, or an error: the worker carries on, and finds out what
+            // is a real one.
             _ => {
-                again(data, write);
-                None
+                again(data);
+                Tried::Gone
             }
         },
     }
@@ -252,7 +329,7 @@ pub(crate) fn io_done(mut data: DataRequest<LoopDevice>, result: Result<u32>) {
             data.into_request().complete(Err(error));
         }
         // An EAGAIN that comes late, from below the file.
-        _ => again(data, write),
+        _ => again(data),
     }
 }
 
@@ -263,10 +340,10 @@ pub(crate) fn page_read(data: DataRequest<LoopDevice>) {
 }
 
 /// A try has come back unfinished.
-fn again(data: DataRequest<LoopDevice>, write: bool) {
+fn again(data: DataRequest<LoopDevice>) {
     data.device().stats().count(Event::InlineAgain);
     trace::tried(&data, c"again");
-    if write {
+    if data.operation() == Operation::Write {
         data.device().record_write(Outcome::Again);
     }
     punt(data.into_request(), c"again");

@@ -108,6 +108,7 @@ impl Control {
                 nr_hw_queues: params.nr_hw_queues,
                 queue_depth: params.hw_queue_depth,
                 partition_scan: params.part_shift > 0,
+                relay_queue: workqueue::new_relay_queue(index)?,
                 queue: workqueue::new_queue(index)?,
                 swap_queue: workqueue::new_swap_queue(index)?,
             },

@@ -24,6 +24,8 @@ use crate::{
         mutex::{new_killable_mutex, KillableMutex},
         pagemap::{NoReclaimIo, ReclaimMasks},
         queue_limits::LimitsUpdate,
+        relay::RelayedRequests,
+        task,
     },
     loop_cmd::{self, Command},
     loop_info::{Flags, InfoError, Status, NAME_SIZE},
@@ -31,7 +33,7 @@ use crate::{
     loop_stats::Stats,
     loop_sysfs,
     params::Params,
-    policy::{Mode, Outcome, WritePolicy},
+    policy::{self, Load, Mode, Outcome, WritePolicy},
     workqueue, RustLoop,
 };
 use core::sync::atomic::{AtomicU32, AtomicU8, Ordering};
@@ -354,6 +356,19 @@ impl LoopDevice {
         let (allowed, next) = policy.decide();
         self.store_write_policy(policy, next);
         allowed
+    }
+
+    /// Whether the relay makes the tries of this batch.
+    pub(crate) fn relays(&self, batch: &Batch<'_, Self>) -> bool {
+        self.mode() == Mode::Auto
+            && policy::relays(&Load {
+                // The kernel with the checks that the relay has to pass too has one CPU. What a guard is
+                // for is to be seen in the submitter's task, though.
+                several_cpus: task::several_cpus_online()
+                    || cfg!(all(CONFIG_PROVE_LOCKING, not(without_guard))),
+                others: batch.others_under_way(),
+                backlog: batch.relay_backlog(),
+            })
     }
 
     /// Tells the write policy how a tried WRITE ended.
@@ -1023,6 +1038,10 @@ impl Driver for LoopDevice {
 
     fn queue(&self, batch: Batch<'_, Self>) {
         loop_cmd::queue(self, batch);
+    }
+
+    fn relay(&self, requests: RelayedRequests<'_, Self>) {
+        loop_cmd::relay(self, requests);
     }
 
     fn run(&self, rq: Request<Self>) {

@@ -18,6 +18,10 @@ pub(crate) enum Event {
     InlineQueued,
     /// A try came back unfinished, at once or through the file's completion.
     InlineAgain,
+    /// The command was handed to the relay, which tries it.
+    Relayed,
+    /// The relay brought the file's times up to date, and tried a WRITE again.
+    Stamped,
     /// The command was handed to a work item.
     Punted,
     /// A READ waited for a page without a worker.
@@ -29,7 +33,7 @@ pub(crate) enum Event {
 }
 
 /// Counters besides those by reason.
-const BASE: usize = 6;
+const BASE: usize = 8;
 
 impl Event {
     /// Number of different events.
@@ -40,9 +44,11 @@ impl Event {
             Self::InlineDone => 0,
             Self::InlineQueued => 1,
             Self::InlineAgain => 2,
-            Self::Punted => 3,
-            Self::Parked => 4,
-            Self::InParts => 5,
+            Self::Relayed => 3,
+            Self::Stamped => 4,
+            Self::Punted => 5,
+            Self::Parked => 6,
+            Self::InParts => 7,
             Self::NotTried(refusal) => BASE + refusal.index(),
         }
     }

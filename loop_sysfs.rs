@@ -122,6 +122,8 @@ attributes! {
     InlineDone c"inline_done" |disk, page| counter(disk, page, Event::InlineDone);
     InlineQueued c"inline_queued" |disk, page| counter(disk, page, Event::InlineQueued);
     InlineAgain c"inline_again" |disk, page| counter(disk, page, Event::InlineAgain);
+    Relayed c"relayed" |disk, page| counter(disk, page, Event::Relayed);
+    Stamped c"stamped" |disk, page| counter(disk, page, Event::Stamped);
     Punted c"punted" |disk, page| counter(disk, page, Event::Punted);
     Parked c"parked" |disk, page| counter(disk, page, Event::Parked);
     InParts c"in_parts" |disk, page| counter(disk, page, Event::InParts);

@@ -11,15 +11,18 @@
 //!
 //! What is refused is punted, which always works. The first question is about sense and the third
 //! about speed; the second is about safety, and no mode overrides it.
+//!
+//! What may be tried there may as well be tried elsewhere, with others: [`relays`].
 
 use core::ffi::CStr;
 
 /// The `nowait` parameter of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Try reads always, and direct writes by their recent success.
+    /// Try reads always, and direct writes by their recent success; direct ones by the relay if many
+    /// are under way.
     Auto,
-    /// Try reads and direct writes always.
+    /// Try reads and direct writes always, where they are submitted.
     Always,
     /// Try reads only.
     Reads,
@@ -247,6 +250,33 @@ pub(crate) fn check_context(context: &Context, stack_floor: usize) -> Result<(),
         Some((_, refusal)) => Err(refusal),
         None => Ok(()),
     }
+}
+
+/// What else is under way when commands are submitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// More than one CPU is online.
+    pub(crate) several_cpus: bool,
+    /// Other commands of the same hardware queue.
+    pub(crate) others: usize,
+    /// Commands that the relay has yet to take.
+    pub(crate) backlog: usize,
+}
+
+/// With at least as many others under way, tries are the relay's.
+const LEAST_OTHERS: usize = 2;
+
+/// Most commands that wait for the relay: as many as it gets rid of in one plug, twice.
+const MOST_BACKLOG: usize = 64;
+
+/// Whether the relay makes the tries of direct I/O in [`Mode::Auto`], in place of the submitter.
+///
+/// A command that is alone is tried at once where it is submitted: somebody waits for it, and a worker
+/// has to be woken first. With others under way the latency of one matters less than how many get
+/// through: the relay submits what has come meanwhile in one go, and the submitter's CPU goes on with
+/// its own. If the relay is behind, submitters do not wait for it: it has one CPU, they may have many.
+pub(crate) fn relays(load: &Load) -> bool {
+    load.several_cpus && load.others >= LEAST_OTHERS && load.backlog < MOST_BACKLOG
 }
 
 /// How a tried write ended.

@@ -55,7 +55,7 @@ module_params! {
     "max_part", "int", "Partitions of each device; 0 for extended minors";
 
     static NOWAIT: Param<Mode> = Mode::Auto as i32;
-    "nowait", "charp", "Which commands to try in the submitter's task: auto, always, reads, never";
+    "nowait", "charp", "Which commands to try without waiting first: auto, always, reads, never";
 }
 
 impl kapi::module_param::ParamValue for Mode {

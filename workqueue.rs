@@ -15,7 +15,7 @@ use crate::{
         blk_mq::{Operation, Request},
         file::{Fallocate, FileExt},
         kiocb::{IoMode, Submitted},
-        task,
+        relay, task,
         workqueue::OwnedQueue,
     },
     loop_cmd::{self, Attempt, Progress},
@@ -40,6 +40,11 @@ pub(crate) fn new_queue(number: u32) -> Result<OwnedQueue> {
 /// The queue for what the kernel swaps out to device `number`, see [`MAX_ACTIVE_SWAP`].
 pub(crate) fn new_swap_queue(number: u32) -> Result<OwnedQueue> {
     OwnedQueue::new_percpu_freezable(c"loop%u_swap", number, MAX_ACTIVE_SWAP)
+}
+
+/// The queue for what is relayed on device `number`, on whatever CPU has time.
+pub(crate) fn new_relay_queue(number: u32) -> Result<OwnedQueue> {
+    OwnedQueue::new_unbound_freezable(c"loop%u_relay", number, relay::MAX_ACTIVE)
 }
 
 /// Carries a punted command out, with all the time it takes, charged to its submitter.

@@ -12,6 +12,7 @@ use super::{
     gendisk::{ClosedDisk, DiskRef, GenDisk},
     kiocb::{DataRequest, IoSlot},
     queue_limits::LimitsUpdate,
+    relay::{Relay, RelayedRequests},
     task, trace,
     workqueue::OwnedQueue,
 };
@@ -54,6 +55,10 @@ pub(crate) trait Driver: Send + Sync + Sized + 'static {
     /// submitted them, in a task that flushes its plug, or in a kblockd worker. What it leaves of a
     /// batch comes again, one by one.
     fn queue(&self, batch: Batch<'_, Self>);
+
+    /// Takes requests that were handed over by [`Batch::relay`], in a worker of the disk's relay
+    /// queue.
+    fn relay(&self, requests: RelayedRequests<'_, Self>);
 
     /// Continues a request that was [`Request::enqueue`]d, in a worker of the disk's workqueue.
     fn run(&self, rq: Request<Self>);
@@ -99,8 +104,11 @@ pub(crate) trait Driver: Send + Sync + Sized + 'static {
 /// What a disk of `D` has as its private data and its queue's.
 #[pin_data]
 pub(super) struct DiskData<D: Driver> {
-    /// Runs [`Driver::run`]. The first field, so that it is dropped, hence flushed, before the
-    /// driver.
+    /// Runs [`Driver::relay`]. The first field, so that it is dropped, hence flushed, before what it
+    /// hands requests on to.
+    #[pin]
+    pub(super) relay: Relay<D>,
+    /// Runs [`Driver::run`]. Dropped, hence flushed, before the driver.
     queue: OwnedQueue,
     /// The same for what is swapped out.
     swap_queue: OwnedQueue,
@@ -136,6 +144,7 @@ kernel::impl_has_work! {
 
 impl<D: Driver> DiskData<D> {
     pub(super) fn new<E>(
+        relay_queue: OwnedQueue,
         queue: OwnedQueue,
         swap_queue: OwnedQueue,
         driver: impl PinInit<D, E>,
@@ -144,6 +153,7 @@ impl<D: Driver> DiskData<D> {
         Error: From<E>,
     {
         try_pin_init!(Self {
+            relay <- Relay::new(relay_queue),
             queue,
             swap_queue,
             io: AtomicPtr::new(ptr::null_mut()),
@@ -327,7 +337,7 @@ impl<D: Driver> Request<D> {
         unsafe { (*self.as_ptr()).q }
     }
 
-    fn data(&self) -> &DiskData<D> {
+    pub(super) fn data(&self) -> &DiskData<D> {
         // SAFETY: `queuedata` of a queue of `D` is its `DiskData<D>`, which outlives requests.
         unsafe { &*(*self.queue()).queuedata.cast::<DiskData<D>>() }
     }
@@ -415,6 +425,13 @@ impl<D: Driver> Request<D> {
     pub(crate) fn is_swap_out(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { (*self.as_ptr()).cmd_flags & bindings::REQ_SWAP != 0 }
+    }
+
+    /// Whether the request is charged to the root blkcg, which no policy holds back.
+    pub(crate) fn is_of_root_cgroup(&self) -> bool {
+        let css = self.blkcg();
+        // SAFETY: Null, or held by the bio of the request; `parent` never changes.
+        css.is_null() || unsafe { (*css).parent.is_null() }
     }
 
     /// Whether the request is charged to another blkcg than the current task's.
@@ -618,6 +635,41 @@ impl<D: Driver> Batch<'_, D> {
         }
     }
 
+    /// How many requests of the hardware queue of the first one are under way besides those of the
+    /// batch. Tags that a plug has taken for requests to come count as well.
+    pub(crate) fn others_under_way(&self) -> usize {
+        let first = match &self.requests {
+            BatchRequests::One(rq) => rq.as_ref().map(Request::as_ptr),
+            BatchRequests::List(list) => (!list.head.is_null()).then_some(list.head),
+        };
+        let Some(first) = first else { return 0 };
+        // SAFETY: The request is valid, its hardware queue has tags, and these are never replaced.
+        // Reads words that others change meanwhile: a guess at any time.
+        let taken = unsafe {
+            let tags = (*(*first).mq_hctx).tags;
+            bindings::sbitmap_weight(&raw const (*tags).bitmap_tags.sb)
+        };
+        usize::try_from(taken).map_or(0, |taken| taken.saturating_sub(self.len()))
+    }
+
+    /// How many requests wait for the relay queue's worker to take them; outdated at any time.
+    pub(crate) fn relay_backlog(&self) -> usize {
+        self.data().relay.backlog()
+    }
+
+    fn data(&self) -> &DiskData<D> {
+        // SAFETY: As in `queue_batch`, which this value does not outlive.
+        unsafe { &*(*self.queue).queuedata.cast::<DiskData<D>>() }
+    }
+
+    /// Hands requests of the batch over to the disk's relay queue, a worker of which calls
+    /// [`Driver::relay`] with them and with what others have handed over meanwhile.
+    pub(crate) fn relay(&self, requests: RequestList<D>) {
+        if requests.len() > 0 {
+            self.data().relay.hand_over(requests);
+        }
+    }
+
     /// Whether the current task's plug may stand in the way of a try:
     ///
     /// - It holds requests, or tags for requests, of other queues, or something of a stacked
@@ -661,36 +713,99 @@ impl<D: Driver> Iterator for Batch<'_, D> {
     }
 }
 
-/// Requests that are ended together, each with its own result, when this is dropped.
-pub(crate) struct EndingRequests<D: Driver> {
+/// Requests of one queue that this value owns, first in, first out. What is left when it is dropped ends
+/// with `EIO`, as any [`Request`] that is dropped.
+///
+/// # Invariants
+///
+/// All requests of the list would do as a [`Request`], and nothing else owns them.
+pub(crate) struct RequestList<D: Driver> {
     list: bindings::rq_list,
-    _p: PhantomData<Request<D>>,
+    len: usize,
+    // It may move whatever `D` is.
+    _p: PhantomData<NonNull<D>>,
 }
+
+// SAFETY: As of `Request`s.
+unsafe impl<D: Driver> Send for RequestList<D> {}
+
+impl<D: Driver> RequestList<D> {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        // INVARIANT: There are none.
+        Self {
+            list: pin_init::zeroed(),
+            len: 0,
+            _p: PhantomData,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a request at the end.
+    pub(crate) fn push(&mut self, rq: Request<D>) {
+        // INVARIANT: The request's ownership goes over to the list.
+        let rq = rq.into_raw();
+        // SAFETY: Owned until now, so that its link is free to be used.
+        unsafe { bindings::kapi_rq_list_add_tail(&mut self.list, rq.as_ptr()) };
+        self.len += 1;
+    }
+
+    /// Takes the first one off.
+    pub(crate) fn pop(&mut self) -> Option<Request<D>> {
+        // SAFETY: The list is this value's, and its requests are valid.
+        let rq = NonNull::new(unsafe { bindings::kapi_rq_list_pop(&mut self.list) })?;
+        self.len -= 1;
+        // SAFETY: By the type invariant; it is not on the list any more.
+        Some(unsafe { Request::from_raw(rq) })
+    }
+
+    /// Adds all of `other` at the end.
+    pub(super) fn append(&mut self, mut other: Self) {
+        while let Some(rq) = other.pop() {
+            self.push(rq);
+        }
+    }
+
+    /// The data of their disk, if there are any.
+    pub(super) fn data(&self) -> Option<NonNull<DiskData<D>>> {
+        let rq = NonNull::new(self.list.head)?;
+        // SAFETY: By the type invariant the request is valid, and would do as a `Request`.
+        let rq = mem::ManuallyDrop::new(unsafe { Request::<D>::from_raw(rq) });
+        Some(NonNull::from(rq.data()))
+    }
+}
+
+impl<D: Driver> Drop for RequestList<D> {
+    fn drop(&mut self) {
+        while let Some(rq) = self.pop() {
+            drop(rq);
+        }
+    }
+}
+
+/// Requests that are ended together, each with its own result, when this is dropped.
+pub(crate) struct EndingRequests<D: Driver>(RequestList<D>);
 
 impl<D: Driver> EndingRequests<D> {
     /// None yet.
     pub(crate) fn new() -> Self {
-        Self {
-            list: pin_init::zeroed(),
-            _p: PhantomData,
-        }
+        Self(RequestList::new())
     }
 
     /// Adds a request that has come to its end with `result`.
     pub(crate) fn push(&mut self, rq: Request<D>, result: Result) {
         rq.set_status(result);
-        let rq = rq.into_raw();
-        // SAFETY: Owned until now, and from now on by the list.
-        unsafe { bindings::kapi_rq_list_add_tail(&mut self.list, rq.as_ptr()) };
+        self.0.push(rq);
     }
 }
 
 impl<D: Driver> Drop for EndingRequests<D> {
     fn drop(&mut self) {
-        // SAFETY: The list is this value's.
-        while let Some(rq) = NonNull::new(unsafe { bindings::kapi_rq_list_pop(&mut self.list) }) {
-            // SAFETY: The list owned it, started and not ended.
-            let rq = unsafe { Request::<D>::from_raw(rq) };
+        while let Some(rq) = self.0.pop() {
             let status = rq.status();
             rq.finish(status);
         }

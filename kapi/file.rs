@@ -90,6 +90,9 @@ pub(crate) trait FileExt {
     fn statfs_block_size(&self) -> Option<u32>;
     /// Writes back the file's data and metadata.
     fn fsync(&self) -> Result;
+    /// Brings the times of modification and of change up to date, as a WRITE does first. Sleeps, for a
+    /// transaction of the file system. The caller has its freeze protection.
+    fn update_times(&self) -> Result;
     /// Writes back what its page cache holds. An error is still one for the next `fsync()`.
     fn write_back(&self) -> Result;
     /// Has the file system make now what it makes for its first asynchronous direct I/O.
@@ -298,6 +301,11 @@ impl FileExt for File {
     fn fsync(&self) -> Result {
         // SAFETY: `self` is a valid file.
         to_result(unsafe { bindings::vfs_fsync(self.as_ptr(), 0) })
+    }
+
+    fn update_times(&self) -> Result {
+        // SAFETY: `self` is a valid file. Takes no lock of the VFS, as in a page fault.
+        to_result(unsafe { bindings::file_update_time(self.as_ptr()) })
     }
 
     fn write_back(&self) -> Result {

@@ -303,6 +303,8 @@ pub(crate) struct DiskConfig<'a> {
     pub(crate) queue_depth: u32,
     /// Let the kernel scan partitions from the beginning.
     pub(crate) partition_scan: bool,
+    /// Where requests go that are relayed; one item at a time.
+    pub(crate) relay_queue: OwnedQueue,
     /// Where requests go that are enqueued.
     pub(crate) queue: OwnedQueue,
     /// And those by which memory is swapped out.
@@ -345,7 +347,7 @@ impl<D: Driver> OwnedDisk<D> {
             GFP_KERNEL,
         )?;
         let data = KBox::try_pin_init(
-            DiskData::new(config.queue, config.swap_queue, driver),
+            DiskData::new(config.relay_queue, config.queue, config.swap_queue, driver),
             GFP_KERNEL,
         )?;
         // SAFETY: Pinned until the disk is freed: only a raw pointer to it is kept.

@@ -8,6 +8,7 @@
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/cgroup.h>
+#include <linux/cpumask.h>
 #include <linux/freezer.h>
 #include <linux/fs.h>
 #include <linux/kdev_t.h>
@@ -269,4 +270,9 @@ void kapi_rq_list_add_tail(struct rq_list *list, struct request *rq)
 bool kapi_blk_should_fake_timeout(struct request_queue *q)
 {
 	return blk_should_fake_timeout(q);
+}
+
+unsigned int kapi_num_online_cpus(void)
+{
+	return num_online_cpus();
 }

@@ -38,6 +38,7 @@ struct mem_cgroup *kapi_set_active_memcg(struct mem_cgroup *memcg);
 struct cgroup_subsys_state *kapi_memcg_get_e_css(struct cgroup_subsys_state *blkcg_css);
 struct cgroup_subsys_state *kapi_bio_blkcg_css(struct bio *bio);
 bool kapi_freezer_active(void);
+unsigned int kapi_num_online_cpus(void);
 
 void kapi_sb_start_write(struct super_block *sb);
 bool kapi_sb_start_write_trylock(struct super_block *sb);

@@ -18,6 +18,7 @@ pub(crate) mod module_param;
 pub(crate) mod mutex;
 pub(crate) mod pagemap;
 pub(crate) mod queue_limits;
+pub(crate) mod relay;
 pub(crate) mod sysfs;
 pub(crate) mod task;
 pub(crate) mod trace;

@@ -90,6 +90,12 @@ pub(crate) fn is_system_administrator() -> bool {
 /// Size of a kernel stack in bytes.
 pub(crate) const STACK_SIZE: usize = bindings::KERNEL_STACK_SIZE as usize;
 
+/// Whether more than one CPU is online; outdated at any time. Any context.
+pub(crate) fn several_cpus_online() -> bool {
+    // SAFETY: Reads a number that is atomic, or a constant.
+    unsafe { bindings::kapi_num_online_cpus() > 1 }
+}
+
 /// Whether a freezer is at work: the system suspends, or a cgroup of version 1 is frozen.
 ///
 /// A freezable workqueue stands still then, and code that wants to keep its promises must not go

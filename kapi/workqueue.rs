@@ -8,7 +8,7 @@ use super::bindings;
 use core::{ops::Deref, ptr::NonNull};
 use kernel::{prelude::*, workqueue::Queue};
 
-/// A per-CPU, concurrency-managed, freezable workqueue that this value owns.
+/// A freezable workqueue that this value owns.
 ///
 /// # Invariants
 ///
@@ -32,12 +32,30 @@ impl OwnedQueue {
         number: u32,
         max_active: i32,
     ) -> Result<Self> {
+        Self::new_freezable(format, number, max_active, bindings::wq_flags_WQ_PERCPU)
+    }
+
+    /// The same, but the scheduler chooses the CPU for an item, and `max_active` is for all of them.
+    pub(crate) fn new_unbound_freezable(
+        format: &'static CStr,
+        number: u32,
+        max_active: i32,
+    ) -> Result<Self> {
+        Self::new_freezable(format, number, max_active, bindings::wq_flags_WQ_UNBOUND)
+    }
+
+    fn new_freezable(
+        format: &'static CStr,
+        number: u32,
+        max_active: i32,
+        flags: bindings::wq_flags,
+    ) -> Result<Self> {
         // SAFETY: `format` is a NUL-terminated string with one `%u`, for which `number` is given.
         // The function sleeps; callers are in process context.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
                 format.as_char_ptr(),
-                bindings::wq_flags_WQ_PERCPU | bindings::wq_flags_WQ_FREEZABLE,
+                flags | bindings::wq_flags_WQ_FREEZABLE,
                 max_active,
                 number,
             )

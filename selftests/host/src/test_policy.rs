@@ -245,7 +245,37 @@ fn a_constant_queue_comes_back_to_tries() {
     assert!(tries > 9_500, "{tries}");
 }
 
+/// Under which it is the relay's.
+const MANY: Load = Load {
+    several_cpus: true,
+    others: 2,
+    backlog: 0,
+};
+
+#[test]
+fn relays_with_others_under_way_only() {
+    assert!(relays(&MANY));
+    for others in [0, 1] {
+        assert!(!relays(&Load { others, ..MANY }));
+    }
+}
+
+#[test]
+fn relays_to_another_cpu_only() {
+    assert!(!relays(&Load {
+        several_cpus: false,
+        ..MANY
+    }));
+}
+
 proptest! {
+    /// Submitters do not wait for a relay that is behind.
+    #[test]
+    fn the_backlog_is_bounded(others in 0..1000usize, backlog in 0..1000usize) {
+        let load = Load { others, backlog, ..MANY };
+        prop_assert_eq!(relays(&load), others >= 2 && backlog < 64);
+    }
+
     /// No combination of facts is taken unless all are clean, whatever the mode.
     #[test]
     fn context_is_clean_or_refused(
